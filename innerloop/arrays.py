@@ -16,20 +16,25 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 MAX_DEPTH = 32
-"""The largest nesting depth of lists; no problem has so many dimensions."""
+"""Largest depth of nested lists; it exceeds the number of dimensions of every problem."""
 WIDE = (torch.float64, torch.float32)
+"""Precisions that are not converted."""
 NARROW = (torch.float16, torch.bfloat16)
-"""Precisions that stay as they are, and precisions that are converted to float32 without loss."""
+"""Precisions that are converted to float32, which represents them exactly."""
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 WHOLE += (torch.uint16, torch.uint32, torch.uint64)
 _NUMBERS = {int, float, bool}
 
 
 def as_tensor(value: Any, name: str = "an array") -> Tensor:
-    """Convert a tensor, array or lists of them to a tensor of float32 or float64.
+    """Convert a tensor, an array or nested lists to a tensor of float32 or float64.
 
-    Tensors of these precisions are returned as they are, float16 and bfloat16 become float32, and
-    everything else float64. Arrays are copied.
+    Tensors of these precisions are returned unchanged, float16 and bfloat16 become float32, and all
+    other values become float64. Arrays are copied.
+
+    Args:
+        value: The values to convert.
+        name: How error messages refer to the value.
     """
     if isinstance(value, Tensor):
         check_tensor(value, name)
@@ -78,7 +83,7 @@ def _as_array(value: Any, name: str) -> Any:
     """Convert to a new array of float64."""
     try:
         array = np.asanyarray(value)
-    except Exception as error:  # `__array__` is anybody's code
+    except Exception as error:  # `__array__` can raise any error
         if isinstance(value, list | tuple):
             raise _make_error(
                 name, "numbers in rows of one length", "rows of different lengths"
@@ -90,7 +95,9 @@ def _as_array(value: Any, name: str) -> Any:
         raise _make_error(name, "real numbers", _describe_kind(value, array.dtype))
     if masked := int(np.ma.count_masked(array)):
         raise _make_error(name, "real numbers", f"{masked} masked entries: fill them or drop them")
-    with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, which is refused
+    with np.errstate(
+        over="ignore"
+    ):  # a long double beyond float64 becomes infinite, which raises an error
         return np.array(array, dtype=np.float64, order="C", subok=False)
 
 

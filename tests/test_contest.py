@@ -110,5 +110,5 @@ def test_a_single_environment_has_no_band() -> None:
 def test_games_longer_than_built_for_are_refused(name: str) -> None:
     construction = replace(survey.make_acting_constructions()[name], n=3, steps=2)
     fixed = replace(construction.environments(), sets=1).sample(2)
-    with pytest.raises(OutOfRangeError, match="games of up to 3 steps, got one more: build it for"):
+    with pytest.raises(OutOfRangeError, match="games of up to 3 steps, got a longer one"):
         play_contest(construction, fixed, 4)

@@ -187,7 +187,7 @@ def test_players_share_their_luck() -> None:
     assert last["one"]["regret"] < last["uniform"]["regret"]
     assert "optimal" not in choose_references(None, environment)
     assert list(choose_references(["optimal"], environment)) == ["optimal"]
-    with pytest.raises(OutOfRangeError, match="ucb-vi cannot play here; those that can"):
+    with pytest.raises(OutOfRangeError, match="ucb-vi cannot play in this environment, only"):
         choose_references(["ucb-vi"], environment)
 
 
@@ -204,14 +204,14 @@ def test_what_does_not_fit_is_refused() -> None:
         rollout(policy, recipe.build_distribution().sample(2), 5)
     with pytest.raises(InputError, match="whole episodes of 2, got 5"):
         make(TabularMDPsRecipe, horizon_steps=5)
-    with pytest.raises(InputError, match="a river has 2 actions"):
+    with pytest.raises(InputError, match="RiverSwim has 2 actions"):
         make(TabularMDPsRecipe, problem="river", arms=3)
     with pytest.raises(InputError, match="width must be at least"):
         Decider.with_random_weights(
             9, width=8, layers=1, heads=1, outputs=2, kind="relu", generator=make_generator()
         )
     other = innerloop.train("linear-attention", d=2, n=3, steps=1, batch=4)
-    with pytest.raises(InputError, match="only a run that learned to decide"):
+    with pytest.raises(InputError, match="expected a run that trained a policy"):
         TrainedPolicy.from_run(other.recipe, other.model)
 
 
@@ -226,8 +226,8 @@ def test_the_command_plays(tmp_path: Path, run) -> None:
     assert "its teacher" not in done.out
     assert "lin-ucb, its teacher" in run("play", word, "--games", "4").out
     for words, message in (
-        (["--environment", "linear-regression"], "not environments to play in"),
-        (["--against", "nobody"], "nobody cannot play here"),
+        (["--environment", "linear-regression"], "expected environments to play in"),
+        (["--against", "nobody"], "nobody cannot play in this environment"),
         (["--steps", "9"], "games of 4 steps"),
         (["-s", "arms=4"], "3 actions of 2 features, got 4 of 2"),
     ):

@@ -283,7 +283,7 @@ def test_identify_takes_the_folder_that_train_printed(
     words = ["--candidate", "gradient-descent", "--prompts", "16"]
     several = run("identify", "run", *words)
     assert several.code == 2
-    assert "run holds 2 runs: name one, such as run/seed-0" in several.err
+    assert "run contains 2 runs: name one, such as run/seed-0" in several.err
     assert run("identify", "run/seed-1", *words).code == 0
     (tmp_path / "empty").mkdir()
     assert "contains no finished run" in run("identify", "empty", *words).err

@@ -160,9 +160,9 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
     "other format": ({"metadata": lambda m: m.update(format="tracr")}, "not the file expected"),
     "wrong shape": (
         {"tensors": lambda t: t.update({QUERY: t[QUERY][:, :, :3].clone()})},
-        "should be",
+        "must have shape",
     ),
-    "missing tensor": ({"tensors": lambda t: t.pop(QUERY)}, "does not hold the weights"),
+    "missing tensor": ({"tensors": lambda t: t.pop(QUERY)}, "does not contain the weights"),
     "extra tensor": ({"tensors": lambda t: t.update(extra=torch.ones(1))}, "unexpected tensor"),
     "far target": (
         {"tensors": lambda t: t["body.0.0.attention.targets"].fill_(99)},
@@ -180,10 +180,10 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
         {"tensors": lambda t: t.update({"body.0.0.mlp.bias": t["body.0.0.mlp.bias"].float()})},
         "all float32 or all float64",
     ),
-    "about a list": ({"metadata": lambda m: m.update(about="[5]")}, "does not hold"),
+    "about a list": ({"metadata": lambda m: m.update(about="[5]")}, "does not contain"),
     "no loops": ({"metadata": edit_structure(lambda s: s.update(loops=0))}, "loops must be"),
-    "no layout": ({"metadata": edit_structure(lambda s: s.pop("layout"))}, "does not hold"),
-    "broken structure": ({"metadata": lambda m: m.update(structure="{")}, "does not hold"),
+    "no layout": ({"metadata": edit_structure(lambda s: s.pop("layout"))}, "does not contain"),
+    "broken structure": ({"metadata": lambda m: m.update(structure="{")}, "does not contain"),
 }
 
 

@@ -79,8 +79,8 @@ def test_a_run_may_be_given_more_steps(tmp_path: Path, schedule: str) -> None:
         train("linear-regression", steps=9, every=0, progress=stop_at(0.75), **options)
     longer = train("linear-regression", steps=12, **options)
     assert [note.partition("safetensors ")[2] for note in notes] == [
-        "goes on to 9 steps; 5 were planned",
-        "goes on to 12 steps; 9 were planned",
+        "continues to 9 steps; 5 were planned",
+        "continues to 12 steps; 9 were planned",
     ]
     table = read_history(tmp_path / "history.csv", digest_history(longer.history))
     said = [(row["step"], row.get("steps")) for row in table]
@@ -108,7 +108,7 @@ def test_extensions_that_no_run_has_are_refused(tmp_path: Path) -> None:
         state["items"].append(["extensions", _pack(extensions)])
         changed = {**metadata, "state": json.dumps(state)}
         resealed.reseal(tmp_path / "checkpoint.safetensors", changed, tensors)
-        with pytest.raises(FileError, match="does not hold a state of this training"):
+        with pytest.raises(FileError, match="does not contain a state of this training"):
             train("linear-regression", folder=tmp_path, resume=True)
 
 
@@ -149,7 +149,7 @@ def test_a_history_that_cannot_grow_ends_no_training(
 
     monkeypatch.setattr(histories, "write_history", write)
     trained = train(LinearRegressionRecipe, folder=tmp_path, notice=notes.append, **SMALL)
-    assert notes == ["the history grows at the end alone: no space left"]
+    assert notes == ["the history is written only at the end: no space left"]
     assert (tmp_path / "history.csv").read_text() == format_csv(trained.history)
 
 
@@ -243,12 +243,12 @@ def test_the_command_line_goes_on_without_settings(
     assert longer.code == 0, longer.err
     (other,) = json.loads(longer.out)
     assert (other["folder"], other["steps"]) == (one["folder"], 8)
-    assert "goes on to 8 steps; 6 were planned" in longer.err
+    assert "continues to 8 steps; 6 were planned" in longer.err
     begin(folder.parent / "a" / "seed-0")
     begin(folder.parent / "b" / "seed-1", seed=1, learning_rate=0.5)
     unclear = run("train", "linear-regression", "--resume")
     assert unclear.code == 2
-    assert "2 runs of linear-regression could be meant: resume one by its folder" in unclear.err
+    assert "2 runs of linear-regression match: resume one by its folder" in unclear.err
     chosen = run("train", "linear-regression", "--resume", "-s", "learning_rate=0.5", "--json")
     assert [each["seed"] for each in json.loads(chosen.out)] == [1]
     wrong = run("train", str(folder.parent / "a"), "--resume", "-s", "d=3")
@@ -327,7 +327,7 @@ def test_the_folder_of_one_seed_goes_on(run: Any, tmp_path: Path) -> None:
     begin(tmp_path / "other")
     refused = run("train", str(tmp_path / "other"), "--resume")
     assert refused.code == 2
-    assert "is not named by its seed: go on with it in Python" in refused.err
+    assert "is not named by its seed: continue it in Python" in refused.err
 
 
 def test_a_finished_run_that_was_given_more_steps_is_not_finished(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_groups_of_tokens_are_joined_over_batches() -> None:
     [
         (lambda: Layout(x=0), "at least 1"),
         (lambda: Layout(x=2)["y"], "did you mean 'x'"),
-        (lambda: Layout(x=2).make_tokens(x=torch.ones(4, 3)), "takes .*got"),
-        (lambda: Layout(x=2).make_tokens(x=torch.ones(2)), "takes .*got"),
+        (lambda: Layout(x=2).make_tokens(x=torch.ones(4, 3)), "must have shape .*got"),
+        (lambda: Layout(x=2).make_tokens(x=torch.ones(2)), "must have shape .*got"),
         (lambda: Layout(x=2, y=()).make_tokens(x=torch.ones(4, 2), y=torch.ones(5)), "disagree"),
         (lambda: Layout(x=2).make_tokens(x=torch.full((4, 2), torch.nan)), "x must be finite"),
         (
@@ -99,7 +99,7 @@ def test_groups_of_tokens_are_joined_over_batches() -> None:
             "one prec",
         ),
         (lambda: Layout(x=2)["x"][[0, 0]], "each of them once"),
-        (lambda: Layout(x=2)["x"][2:], "must name places"),
+        (lambda: Layout(x=2)["x"][2:], "must select places"),
         (lambda: join(torch.ones(2, 3), torch.ones(2, 4)), "one layout"),
         (lambda: Layout(x=2).read(torch.ones(4, 3), "x"), "width 2"),
         (lambda: Layout(W=(2, 2))["W"][5], "no such part"),

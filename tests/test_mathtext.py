@@ -89,12 +89,12 @@ def test_what_is_read(text: str, shape: str) -> None:
     [
         ("$(a + b$", "'(' is not closed, opened at character 1 of $(a + b$"),
         ("$x_{i+1$", "'{' is not closed, opened at character 3"),
-        ("$a + b)$", "')' is no mathematics at character 6"),
-        ("$a @ b$", "'@' is no mathematics at character 3"),
+        ("$a + b)$", "')' is not a mathematical character at character 6"),
+        ("$a @ b$", "'@' is not a mathematical character at character 3"),
         ("$x_ y$", "a script needs a letter, a number or {…} at character 3"),
         ("$√ x$", "√ of nothing at character 1"),
-        ("costs $5", "the dollar at character 7 has no partner in 'costs $5'"),
-        ("$" + "(" * 99 + "$", "more than 20 brackets in each other"),
+        ("costs $5", "the dollar sign at character 7 has no closing dollar sign in 'costs $5'"),
+        ("$" + "(" * 99 + "$", "more than 20 nested brackets"),
     ],
 )
 def test_an_error_says_what_is_wrong_and_where(text: str, message: str) -> None:

@@ -213,7 +213,7 @@ def test_random_transformers_of_every_kind_run() -> None:
     ("tokens", "context", "message"),
     [
         (torch.ones(3, 5).double(), None, "tokens must have shape"),
-        (torch.ones(3, 4), None, "tokens are torch.float32, the weights torch.float64"),
+        (torch.ones(3, 4), None, "tokens are torch.float32, but weights are torch.float64"),
         (torch.full((3, 4), torch.nan).double(), None, "must be finite"),
         (torch.ones(3, 4).double(), -1, "context must be in 0 … 3"),
         (torch.ones(3, 4).double(), 4, "context must be in 0 … 3"),
@@ -231,7 +231,7 @@ def test_bad_structures_are_named() -> None:
         Block()
     with pytest.raises(InputError, match="loops must be at least 1"):
         make_counting_transformer(loops=0)
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="expected blocks of width"):
         Transformer(Layout(x=9), [[make_affine_block(2.0)]])
     with pytest.raises(InputError, match="layers must be at least 1"):
         Transformer.with_random_weights(LAYOUT, layers=0)

@@ -85,7 +85,7 @@ def test_files_without_an_opening_are_read_and_false_ones_refused(tmp_path: Path
     find(false, "opening", "losses")["list"].pop()
     old["items"] = [pair for pair in state["items"] if pair[0] != "opening"]
     resealed.reseal(tmp_path / CHECKPOINT, {**metadata, "state": json.dumps(false)}, tensors)
-    with pytest.raises(FileError, match="its opening is not a run's"):
+    with pytest.raises(FileError, match="its opening is not valid for this run"):
         train(recipe, folder=tmp_path, resume=True, **settings)
     resealed.reseal(tmp_path / CHECKPOINT, {**metadata, "state": json.dumps(old)}, tensors)
     train(recipe, folder=tmp_path, resume=True, **settings)
@@ -94,7 +94,7 @@ def test_files_without_an_opening_are_read_and_false_ones_refused(tmp_path: Path
     metadata, tensors = resealed.read_parts(tmp_path / MODEL)
     changed = json.dumps({**about, "opening": {"losses": ["x"], "batch": ""}})
     resealed.reseal(tmp_path / MODEL, {**metadata, "about": changed}, tensors)
-    with pytest.raises(FileError, match="its opening is not a run's"):
+    with pytest.raises(FileError, match="its opening is not valid for this run"):
         load(tmp_path / MODEL)
 
 

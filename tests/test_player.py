@@ -175,7 +175,7 @@ def test_a_state_can_be_updated_more_than_once() -> None:
 
 def test_a_game_that_is_too_long_is_refused() -> None:
     world = BernoulliBandits(arms=ARMS).sample(2)
-    with pytest.raises(OutOfRangeError, match="up to 30 steps, got one more: build it for longer"):
+    with pytest.raises(OutOfRangeError, match="up to 30 steps, got a longer one: build it"):
         rollout(make_player(), world, 31, 0)
 
 
@@ -183,7 +183,7 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(OutOfRangeError, match="an environment of type Bandit, got TabularMDP"):
         rollout(make_player(), TabularMDPs().sample(2), 4, 0)
     built = innerloop.build("newton", instances=1)
-    with pytest.raises(InputError, match="only a construction that acts can play, got newton"):
+    with pytest.raises(InputError, match="a construction that chooses actions, got newton"):
         TransformerPolicy.from_built(built)
     with pytest.raises(InputError, match="other registers"):
         TransformerPolicy(construction=SoftmaxConstruction(), transformer=built.transformer)

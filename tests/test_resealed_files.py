@@ -170,7 +170,7 @@ def reseal(source: Path, target: Path, part: str, **changes: Any) -> Path:
 def test_a_file_may_not_ask_for_more_than_it_holds(
     changes: dict, saved_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileError, match="does not hold the weights it describes"):
+    with pytest.raises(FileError, match="does not contain the weights it describes"):
         load(reseal(saved_file, tmp_path / "changed", "structure", **changes))
 
 

@@ -96,17 +96,21 @@ def test_an_optimiser_state_of_another_shape_is_refused(
 @pytest.mark.parametrize(
     ("trail", "value", "message"),
     [
-        (("step",), 7, "its step should be a whole number up to steps=6, is 7"),
-        (("step",), -1, "its step should be"),
-        (("step",), 2.0, "its step should be"),
-        (("step",), True, "its step should be"),
-        (("seconds",), float("nan"), "its seconds should be"),
+        (("step",), 7, "its step must be a whole number up to steps=6, got 7"),
+        (("step",), -1, "its step must be"),
+        (("step",), 2.0, "its step must be"),
+        (("step",), True, "its step must be"),
+        (("seconds",), float("nan"), "its seconds must be"),
         (("last",), float("inf"), "its last loss"),
         (("ended",), "steps", "has ended by ''"),
-        (("history",), {"list": []}, "its history should have 2 rows after 2 steps"),
+        (("history",), {"list": []}, "its history must have 2 rows after 2 steps"),
         (("random", "torch"), None, "random states"),
-        (("optimizer", "state"), {"items": [[99, {"items": []}]]}, "state of no weight"),
-        (("model",), {"items": []}, "there is no weight"),
+        (
+            ("optimizer", "state"),
+            {"items": [[99, {"items": []}]]},
+            "state of a weight",
+        ),
+        (("model",), {"items": []}, "is missing"),
         (("model",), 3, "its weights have no names"),
         (("random",), {"items": []}, "no random states"),
     ],
@@ -130,7 +134,7 @@ def test_generators_are_not_left_in_a_state_from_a_refused_file(runs: Any, tmp_p
     def change(trees: Any, tensors: Any) -> None:
         find(trees["state"], "random", "numpy")["list"][2] = 10**6
 
-    with pytest.raises(FileError, match="random states are not those of generators"):
+    with pytest.raises(FileError, match="random states are not valid states of generators"):
         copy_changed(runs, tmp_path, change)()
 
 

@@ -68,7 +68,7 @@ def test_a_second_training_of_a_folder_is_refused_until_the_first_is_gone(
 ) -> None:
     process, folder = training_process
     for resume in (False, True):
-        with pytest.raises(FileError, match=f"under way in .*process {process.pid}"):
+        with pytest.raises(FileError, match=f"in progress in .*process {process.pid}"):
             train_small(folder, resume=resume)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
@@ -182,7 +182,7 @@ def test_a_finished_model_is_not_trained_over(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.safetensors").unlink()
     before = (tmp_path / "model.safetensors").read_bytes()
     for resume in (False, True):
-        with pytest.raises(FileError, match="holds a"):
+        with pytest.raises(FileError, match="contains a"):
             train_small(tmp_path, resume=resume)
     assert (tmp_path / "model.safetensors").read_bytes() == before
 

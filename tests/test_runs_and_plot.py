@@ -49,7 +49,7 @@ def test_runs_are_listed_in_their_states(run: Any, root: Path) -> None:
     assert found["wild"]["remark"].startswith("training diverged at step")
     shown = run("runs").out
     assert re.search(r"half/seed-1 +linear-regression +stopped +2 of 6 +\d", shown)
-    assert "bad: it does not say what is trained" in shown
+    assert "bad: it does not contain the name of a recipe" in shown
     (root / "done" / "seed-0" / "run.json").unlink()  # as an older version left it
     (root / "half" / "seed-1" / "run.json").unlink()
     assert describe_folder(root / "done" / "seed-0")["state"] == "finished"
@@ -89,7 +89,7 @@ def test_several_runs_are_one_figure(
     assert page.code == 0
     assert "done/seed-0" in Path("one.html").read_text()
     for words, message in (
-        (["nowhere"], "nowhere holds no run: it does not exist"),
+        (["nowhere"], "nowhere contains no run: it does not exist"),
         ([str(tmp_path / "results" / "runs" / "bad")], "no history.csv in it"),
         ([places[0], "-o", "a.gif"], "must end in .html, .png, .svg"),
         ([places[0], "--measure", "los"], "did you mean 'loss'?"),

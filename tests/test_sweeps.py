@@ -268,7 +268,7 @@ def test_a_busy_folder_is_waited_for_and_is_no_death(
     with open_folder(tmp_path / "blocks=1" / "seed-0", False, notes.append):
         result = sweep("linear-regression", {"blocks": [1]}, tmp_path, **SMALL)
     (reason,) = result.failures.values()
-    assert "another training is under way" in reason
+    assert "another training is in progress" in reason
     assert len(engine.folders) == 2 + sweeping.MAX_BUSY
     assert waited.count(sweeping.SECONDS_WHEN_BUSY) == sweeping.MAX_BUSY
 

@@ -245,9 +245,9 @@ def test_divergence_is_reported_before_it_reaches_the_weights(tmp_path: Path) ->
         ({"optimizer": "adam", "momentum": 0.5}, "adam does not use momentum: leave it out"),
         ({"optimizer": "lbfgs", "redraw": 0, "clip": 1.0}, "lbfgs does not use clip"),
         ({"optimizer": "sgd", "beta1": 0.5}, "sgd does not use beta1"),
-        ({"optimizer": "lbfgs"}, "L-BFGS needs one batch throughout: set redraw=0"),
+        ({"optimizer": "lbfgs"}, "L-BFGS needs the same batch in all steps: set redraw=0"),
         ({"schedule": "halving"}, "halving needs a period"),
-        ({"period": 3}, "no other takes one"),
+        ({"period": 3}, "other schedules have none"),
         ({"steps": 5, "warmup": 5}, "warmup must be shorter than steps=5, got 5"),
         ({"learning_rate": math.nan}, "learning_rate must be finite, got nan"),
     ],
@@ -417,7 +417,7 @@ def test_the_command_line_trains_and_resumes(command_line, tmp_path: Path) -> No
     assert (folder.parent / "seed-2" / "model.safetensors").exists()
     refused = command_line()
     assert refused.code == 2
-    assert "holds a run already: continue it with --resume" in refused.err
+    assert "already contains a run: continue it with --resume" in refused.err
 
 
 def test_a_users_mistake_is_one_line(command_line, run, tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
     "From a loss of $16L d 4^L/√n$ on, $‖∇L‖² ≥ L^{(2L−1)/L}/16$."
 
-`to_html` gives a page's markup, `to_plain` a terminal's text, which is what was typed without the
-dollars. `check_text` raises `MathError` at what the grammar (`parsing`) does not have. Two dollars
-are one dollar. `typeset_plain` is for text without dollars, in which it recognises mathematics.
-Under everything: imports nothing of the package.
+`to_html` returns HTML for a page. `to_plain` returns the text for a terminal, which is the source
+without its dollar signs. `check_text` raises `MathError` for a formula that the grammar (see
+`parsing`) does not allow. Two dollar signs in a row stand for one. `typeset_plain` recognises
+formulas in text without dollar signs. This folder imports nothing else from the package.
 """
 
 from innerloop.mathtext.parsing import MathError

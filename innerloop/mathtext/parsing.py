@@ -4,9 +4,9 @@
     scripts   _x  ^x  of one letter, number, name, (…) or {…}; also ₁ ² ᵀ ′, * after a letter, λmax
     atom      a number, a letter (with accents), a name of three or more letters, √x, √(…), brackets
 
-Brackets balance; half-open intervals may mix ( and [. Letters are slanted by the browser, names and
-capital Greek letters are upright. A long row is given as several elements, so that a line of text
-may break before a relation, a sum or after a comma.
+Brackets must balance; half-open intervals may mix ( and [. Browsers print letters in italics, and
+names and capital Greek letters upright. A long row becomes several elements, so that a line of text
+can break before a relation or a sum, or after a comma.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from typing import NamedTuple
 from innerloop.mathtext import symbols as s
 
 LONG = {"relation": 6, "operator": 14, "comma": 14}
-"""Characters after which a row may break before a relation or an operator, or after a comma."""
+"""Least length of a row, in characters, before a break.
+
+Rows break before relations and operators, and after commas.
+"""
 
 DEEPEST = 20
-"""Brackets within brackets; text of other people may hold any number."""
+"""Largest depth of nested brackets; a text from a file could contain any number."""
 
 _NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-−+]?\d+)?")
 _NAME = re.compile(r"[A-Za-z]{2,}")
 _EXTREME = re.compile(r"(?<=[α-ω])(?:max|min)(?![a-z])")
-"""λmax is λ_max."""
+"""λmax is parsed like λ_max."""
 _UPRIGHT_GREEK = re.compile("[Α-Ω]")
 
 
@@ -70,7 +73,7 @@ class Reader:
         start = self.at - 1
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.fail(f"more than {DEEPEST} brackets in each other")
+            raise self.fail(f"more than {DEEPEST} nested brackets")
         while self.next and self.next not in closing:
             if self.next == " ":
                 self.at += 1
@@ -124,7 +127,7 @@ class Reader:
             inner = self.read_row("}")
             self.at += 1
             return write_row(inner)
-        if c and c in s.SIGNS | {"-"}:  # x^−1 is meant as it looks
+        if c and c in s.SIGNS | {"-"}:  # in x^−1, the exponent is −1
             self.at += 1
             number = self.read_argument()
             return f'<mo form="prefix">{s.REPLACED.get(c, c)}</mo>{number}'
@@ -161,9 +164,9 @@ class Reader:
             slash = _write_operator("/", "solid")
             return Piece(f"<mn>{top}</mn>{slash}<mn>{bottom}</mn>", "letter", 3)
         if not c.isalpha() and c not in s.SYMBOLS:
-            raise self.fail(f"{c!r} is no mathematics", self.at - 1)
+            raise self.fail(f"{c!r} is not a mathematical character", self.at - 1)
         if c in "…⋯⋮":
-            return Piece(f"<mi>{c}</mi>", "name", 1)  # stands apart, as a name does
+            return Piece(f"<mi>{c}</mi>", "name", 1)  # has a space before it, like a name
         upright = ' mathvariant="normal"' if _UPRIGHT_GREEK.match(c) else ""
         letter = f"<mi{upright}>{escape(c)}</mi>"
         while self.next and self.next in s.ACCENTS:
@@ -178,7 +181,7 @@ class Reader:
             self.at += 1
         elif not self.next or self.next == " ":
             raise self.fail("√ of nothing", start)
-        else:  # one letter or number needs no bar
+        else:  # a bar over one letter or number is not needed
             return Piece(f"<mi>√</mi>{self.read_atom([]).html}", "letter", self.at - start)
         return Piece(f"<msqrt>{_group(inner)}</msqrt>", "letter", self.at - start)
 
@@ -249,7 +252,7 @@ def write_math(text: str) -> str:
             rows.append("")
             length = 0
     if rows == [""]:
-        raise MathError("$ $ holds nothing: write the mathematics between the dollars")
+        raise MathError("$ $ is empty: write a formula between the dollar signs")
     return "<wbr>".join(f"<math>{row}</math>" for row in rows if row)
 
 
@@ -263,7 +266,7 @@ def _decompose(text: str) -> str:
 
 
 def _needs_space(pieces: list[Piece], piece: Piece) -> bool:
-    """Return whether a thin space separates two pieces, as around functions and names."""
+    """Return whether a thin space separates the last piece and the next, as around names."""
     if not pieces or piece.kind not in ("letter", "function", "name", "sum"):
         return False
     last = pieces[-1].kind
@@ -293,5 +296,5 @@ def _write_operator(c: str, role: str) -> str:
     """Write an operator, without attributes that a browser infers from its position."""
     escaped = escape(c)
     if role in ("open", "close", "solid"):
-        return f"<mi>{escaped}</mi>"  # as operators, brackets would grow and a slash stand apart
+        return f"<mi>{escaped}</mi>"  # as operators, brackets would grow and a slash have spaces
     return f'<mo form="prefix">{escaped}</mo>' if role == "prefix" else f"<mo>{escaped}</mo>"

@@ -1,7 +1,7 @@
 """Convert text with formulas between dollar signs to HTML or plain text.
 
-A dollar sign opens a formula if no space follows it, and closes it if no space precedes it. Text
-of other people that cannot be parsed is printed as it is, so that a page never fails.
+A dollar sign opens a formula if no space follows it, and closes it if no space precedes it.
+`to_html` prints a text that cannot be parsed unchanged, so that a page can always be written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Any
 from innerloop.mathtext.parsing import MathError, write_math
 
 Write = Callable[[str, str], str]
-"""Writes mathematics, and the comma or stop after it, from which no line break may part it."""
+"""A function of a formula and the punctuation after it, which returns HTML.
+
+No line break may separate the two.
+"""
 
 _CLOSING = re.compile(r"[,.;:]*[)\]][,.;:)\]]*")
 _PART = re.compile(r"\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)|([^$]+)|(\$)")
@@ -28,7 +31,7 @@ def check_text(text: str) -> None:
 def to_html(text: str, write: Write | None = None) -> str:
     """Convert text to HTML: escape prose, typeset formulas; on failure, escape everything.
 
-    `write` gives the markup of mathematics where it is not to be MathML in its place.
+    `write` is a function that converts formulas; by default, they become MathML.
     """
     try:
         return "".join(_write_parts(list(_split(text)), write or write_ending))
@@ -90,14 +93,16 @@ def iterate_texts(value: Any) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[tuple[str, bool]]:
-    """Split text at its dollars; yield each part, and whether it is mathematics."""
+    """Split text at dollar signs; yield each part, and whether it is a formula."""
     for match in _PART.finditer(text):
         mathematics, prose, lone = match.groups()
         if lone:
             place = match.start() + 1
-            raise MathError(f"the dollar at character {place} has no partner in {text!r}")
+            raise MathError(
+                f"the dollar sign at character {place} has no closing dollar sign in {text!r}"
+            )
         if mathematics:
-            write_math(mathematics)  # raises what is wrong with it
+            write_math(mathematics)  # raises MathError if it cannot be parsed
             yield mathematics, True
         else:
             yield prose or "$", False

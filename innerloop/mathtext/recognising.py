@@ -3,10 +3,10 @@
     mark_mathematics("the head adds −(1/n) Σᵢ xᵢ to `y` of token j")
     "the head adds $−(1/n) ∑ᵢ xᵢ$ to `y` of token $j$"
 
-`typeset_plain` gives a page's markup; a terminal shows those texts as they are. What is not surely
-mathematics, or is and cannot be read, stays text. A run of mathematics ends before a word, after a
-comma, and where a sentence does; a number alone is text. A sum is written Σ there, as is a matrix:
-it is a sum where an index or a space follows.
+`typeset_plain` returns HTML for a page; terminals print such texts unchanged. Characters that may
+not be a formula, and formulas that cannot be parsed, remain text. A formula ends before a word,
+after a comma and at the end of a sentence; a single number is text. In these texts, Σ means both a
+sum and a covariance matrix: it is a sum if an index or a space follows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIGN = re.compile(
     f"[{re.escape(''.join((s.RELATIONS | s.BINARY) - {':'}))}{re.escape(_SMALL)}"
     r"α-ωϑΑ-Ω∑∏∫⋃⋂√‖|⟨⟩⌊⌋⌈⌉^∞ℓℝ∇∂′ŵŷẑÕ]|(?<=\w)_(?=[\w{])"
 )
-"""A character that only mathematics has, or an index."""
+"""A character that occurs only in formulas, or an index."""
 _FUNCTIONS = s.FUNCTIONS | {"tanh", "artanh", "Proj"}
 _CALL = re.compile(rf"(?:[A-Za-z]|{'|'.join(sorted(_FUNCTIONS))})[(\[{{]|\w+[)\]][\w(\[^]|a[)\]]")
 """The beginning of f(x), log(x) and, between spaces that are inside brackets, of 1)(2 and a)."""
@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"\d[\d.,]*(?:e[-−]?\d+)?")
 _REFERENCE = re.compile(
     r"[A-Z]\.\d|<.*>|.*\.py|.*[a-z]{3}\.[a-z]|.*[A-Za-z]{3,}/|.*\+\+|[A-Za-z]{3,}\d|[a-z]{3,}_[a-z]{3,}"
 )
-"""Numbers of theorems, tags, names of files, claims and settings, GD++."""
+"""Words that are not formulas: numbers of theorems, tags, files, claims, settings, GD++."""
 _SHORT_WORDS = re.compile("an|as|at|be|by|do|he|if|in|is|it|no|of|on|or|so|to|up|us|we", re.I)
 _BEFORE, _AFTER = "([{“\"'", '.,;:!?)]}”"'
 _PAIRS = {")": "(", "]": "[", "}": "{", "⟩": "⟨", "⌉": "⌈", "⌋": "⌊"}
@@ -118,7 +118,7 @@ def _is_mathematics(words: list[re.Match[str]], k: int, core: str) -> bool:
     has_sign = any(map(_is_operator, beside))
     if _CALL.match(word.lstrip(_BEFORE)) or _PRODUCT.fullmatch(core):
         return True
-    if core in ("a", "A", "I"):  # an article, unless it is added to something
+    if core in ("a", "A", "I"):  # the article "a", unless it is part of a sum
         begins = k == 0 or words[k - 1][0].endswith((".", ":"))
         return has_sign or (core == "A" and not begins)
     if core in s.FUNCTIONS and word.endswith(core):
@@ -133,7 +133,7 @@ def _is_operator(word: str) -> bool:
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
-    """Remove what belongs to the sentence: punctuation, a lone bracket, a final operator."""
+    """Shorten a range of text to a formula: drop punctuation, single brackets, a final operator."""
     while start < end:
         source = text[start:end]
         last = source[-1]

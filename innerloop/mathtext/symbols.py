@@ -1,6 +1,6 @@
 """Tables of mathematical characters: the kind of each, and how it is typeset.
 
-A character that is in none of these tables is no mathematics: the error says which, and where.
+A character that is in none of these tables raises an error with the character and its position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307
 
 OPENING, CLOSING = "([{⟨⌊⌈", ")]}⟩⌋⌉"
 BARS = "|‖"
-"""Opening, closing or, between spaces, a relation: which one follows from where it stands."""
+"""Opening or closing bars, or relations between spaces; the position determines which."""
 
 RELATIONS = frozenset("=≠<>≤≥≪≫≈≃≅≡∼∝≺≻≼≽∈∉∋⊂⊆⊃⊇⊥∥→←↔↦⇒⇔:≍≲≳↑↓")
 BINARY = frozenset("+−±∓×·∘⊗⊕⊙∪∩∖∧∨÷∗⋅")
@@ -42,7 +42,7 @@ FUNCTIONS = frozenset(
         *("sgn", "poly"),
     }
 )
-"""Functions, which stand apart from an argument without brackets: log n."""
+"""Functions, which have a space before an argument without brackets: log n."""
 
 REPLACED = {"-": "−", "*": "∗", "~": "∼"}
-"""Typewriter characters, and the ones that mathematics has for them."""
+"""Characters on a keyboard, and the mathematical characters that replace them."""

@@ -1,10 +1,11 @@
 """ALISTA: β ← S_θ(β − γ Wᵀ(Xβ − y)); γ and θ are learned, W is analytic (Liu and Chen 2019).
 
-W minimises the coherence with X in Frobenius norm, its columns held to ⟨w_i, x_i⟩ = 1:
+W minimises the Frobenius norm of WᵀX under the constraint ⟨w_i, x_i⟩ = 1 for every column:
 
     w_i = (XXᵀ)⁻¹ x_i / (x_iᵀ (XXᵀ)⁻¹ x_i)        n ≤ d
 
-It is computed once for a given X, as in the papers; or, without one, for every X.
+With a fixed X, as in the papers, W is computed once. Otherwise, it is computed for the X of every
+instance.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from innerloop.models.unrolled import Labels, Measurements, Unrolled, Weights, m
 
 
 def analytic_weight(x: Measurements) -> Measurements:
-    """The analytic W of every X."""
+    """Compute the analytic W of every X."""
     n, d = x.shape[-2:]
     if n > d:
         raise OutOfRangeError(
-            f"ALISTA's weight needs at most as many examples as features, got {n}×{d}"
+            f"ALISTA needs at most as many examples as features, got {n} examples of {d}"
         )
     # Where n is near d, XXᵀ of a rare X is singular in float32.
     x64 = x.double()
@@ -31,7 +32,14 @@ def analytic_weight(x: Measurements) -> Measurements:
 
 
 class Alista(Unrolled):
-    """ALISTA with K layers, which has 2K parameters to learn."""
+    """ALISTA with K layers and 2K learned parameters.
+
+    Args:
+        x: The fixed X, for which W is computed once. None computes W for the X of every instance.
+        layers: Number of layers K.
+        threshold: Initial θ of every layer.
+        step: Initial γ of every layer.
+    """
 
     weight: Tensor | None
 

@@ -1,8 +1,8 @@
-"""A causal transformer of the package that reads tokens of numbers, and a linear read-out of each.
+"""A causal `innerloop.transformer.Transformer` on tokens of numbers, with a linear read-out.
 
-The same class of transformer that constructions build, with free weights: a token's numbers stand
-in one register, the rest of the stream is scratch. What it says at a token depends on the tokens up
-to it alone, so that a game can be played token by token with a cache.
+It is the class of transformer that constructions build, with trainable weights. One register
+contains the numbers of a token; the rest of the stream is scratch space. The output at a token
+depends only on this token and earlier ones, so a game can be played token by token with a cache.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from innerloop.transformer.attention import Kind
 
 
 class Decider(nn.Module):
-    """A transformer with a read-out of `outputs` numbers at every token.
+    """A transformer with a linear read-out of one or more numbers at every token.
 
-    One output has no dimension of its own.
+    With a single output, results have no dimension for outputs.
+
+    Args:
+        machine: The transformer; its register `token` contains the numbers of a token.
+        reading: The weights of the read-out, with one row per output.
     """
 
     def __init__(self, machine: Transformer, reading: Float[Tensor, "outputs width"]) -> None:
@@ -40,9 +44,12 @@ class Decider(nn.Module):
         kind: Kind,
         generator: torch.Generator,
     ) -> Decider:
-        """Draw the transformer's weights; a read-out of 0 makes all actions equally likely."""
+        """Draw the transformer's weights; the read-out is 0, which makes all actions equally
+        likely."""
         if width < inputs:
-            raise InputError(f"width must be at least {inputs}, what a token holds, got {width}")
+            raise InputError(
+                f"width must be at least {inputs}, the numbers of a token, got {width}"
+            )
         spare = {"scratch": width - inputs} if width > inputs else {}
         machine = Transformer.with_random_weights(
             Layout(token=inputs, **spare),
@@ -61,7 +68,7 @@ class Decider(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens *outputs"]:
-        """Read out every token after the last layer."""
+        """Return the read-out of every token after the last layer."""
         return self._read(self.machine(self._fill(tokens)))
 
     def predict_layers(
@@ -74,7 +81,10 @@ class Decider(nn.Module):
     def extend(
         self, cache: Cache | None, tokens: Float[Tensor, "batch tokens inputs"]
     ) -> tuple[Float[Tensor, "batch tokens *outputs"], Any]:
-        """Read out further tokens and return the new cache; None is the cache of an empty game."""
+        """Run further tokens; return their read-outs and the new cache.
+
+        Pass None as the cache at the start of a game.
+        """
         before = self.machine.new_cache() if cache is None else cache
         stream, after = self.machine.extend(before, self._fill(tokens))
         return self._read(stream), after

@@ -2,7 +2,7 @@
 
 Linear       ŷ = vᵀh                  v free (Definition 4.1)
 Query        ŷ = hᵀ V x               V free (Definition 4.2)
-Constructed  ŷ = ⟨β, x⟩               V = [0; I; 0] of Corollary E.1, nothing to learn
+Constructed  ŷ = ⟨β, x⟩               V = [0; I; 0] of Corollary E.1, without learned weights
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ Readout = Literal["linear", "query", "constructed"]
 
 
 class Decoder(nn.Module):
-    """A transformer on prompts in the paired decoder format (4.2): registers x, y, beta, odd."""
+    """A transformer on prompts in format (4.2) of liu2025, with the registers x, y, beta and odd.
+
+    Tokens 2m+1 contain x_{m+1} with label 0, tokens 2m+2 contain x_{m+1} with its label.
+    """
 
     def __init__(self, machine: Transformer, readout: Readout) -> None:
         super().__init__()
         self.machine = machine
         self.readout: Readout = readout
         self.depth: int | None = None
-        """Number of leading layers in use; None means all."""
+        """Number of layers that are run, from the first one on; None runs all."""
         layout = machine.layout
         if readout == "linear":
             self.reading = nn.Parameter(torch.zeros(1, layout.width, dtype=torch.float64))
@@ -39,13 +42,13 @@ class Decoder(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch prefixes"]:
-        """Predict the label of each example from those before it; the query comes last."""
+        """Predict the label of each example from the examples before it; the query comes last."""
         return self.read(tokens, self.compute_stream(tokens))
 
     def compute_stream(
         self, tokens: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch tokens width"]:
-        """Compute the stream after the last layer in use."""
+        """Compute the stream after the last layer that is run."""
         if self.depth is None:
             return self.machine(tokens)
         stream = self.machine.run_prologue(tokens)
@@ -54,7 +57,7 @@ class Decoder(nn.Module):
         return stream
 
     def read(self, tokens: Tensor, stream: Tensor) -> Tensor:
-        """Read predictions from the stream after any layer."""
+        """Return the predictions that the read-out makes from the stream after any layer."""
         if self.readout == "linear":
             return (stream[..., 0::2, :] @ self.reading.mT).squeeze(-1)
         rows = self.machine.layout.read(tokens, "x")[..., 0::2, :]
@@ -63,7 +66,7 @@ class Decoder(nn.Module):
     def read_weights(
         self, stream: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch prefixes d"]:
-        """Read β̂ = Vᵀh, whose product with x is the prediction of a query read-out."""
+        """Return β̂ = Vᵀh; the prediction of a query read-out is ⟨β̂, x⟩."""
         odd = stream[..., 0::2, :]
         if self.readout == "constructed":
             return self.machine.layout.read(odd, "beta")

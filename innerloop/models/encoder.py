@@ -1,11 +1,12 @@
 """A transformer over a set of points, with a linear read-out (qliu2025, section 2).
 
-Pooled  W̃₀ H W̃₁: one vector for the whole prompt. W̃₁ holds a weight for each token; without one it
-        is the mean over data tokens, which takes prompts of any length
+Pooled  W̃₀ H W̃₁: one vector for the whole prompt. W̃₁ contains one weight per token. Without W̃₁, the
+        read-out averages over the data tokens, and prompts can have any length
 Points  W̃₀ H: one vector for each data token, such as the logits of its clusters
 Query   W̃₀ h: one vector for the last token
 
-H is the stream after the last layer, or, to see inside, after any other.
+H is the stream after the last layer. The read-out can also be applied after any other layer, to
+study what the layers compute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 
 class Encoder(nn.Module):
-    """A transformer with a linear read-out, whose first `points` tokens are data."""
+    """A transformer with a linear read-out. The first tokens of a prompt are its data points."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         if right is not None and reading != "pooled":
-            raise InputError(f"a read-out of {reading} has no weights for tokens: leave them out")
+            raise InputError(f"a read-out of {reading} takes no weights for tokens: leave them out")
         self.machine = machine
         self.reading: Reading = reading
         self.left = nn.Parameter(left)
@@ -50,18 +51,21 @@ class Encoder(nn.Module):
         generator: torch.Generator,
         tokens: int | None = None,
     ) -> Encoder:
-        """Draw W̃₀ from N(0, 1/width), and set W̃₁ to the mean over `tokens` tokens, if given."""
+        """Draw W̃₀ from N(0, 1/width); with `tokens`, set W̃₁ to the mean over this many tokens."""
         width = machine.layout.width
         left = torch.randn(outputs, width, generator=generator, dtype=torch.float64) / width**0.5
         right = None if tokens is None else torch.full((tokens,), 1 / tokens, dtype=torch.float64)
         return cls(machine, reading, left, right)
 
     def forward(self, tokens: Stream, points: int) -> Tensor:
-        """Read out the stream after the last layer."""
+        """Run the transformer and return the read-out of the stream after the last layer."""
         return self.read(self.machine(tokens, points), points)
 
     def read(self, stream: Stream, points: int) -> Tensor:
-        """Read out a stream: `(*batch, outputs)`, or `(*batch, points, outputs)` of points."""
+        """Return the read-out of a stream.
+
+        Its shape is `(*batch, outputs)`, or `(*batch, points, outputs)` if every point is read out.
+        """
         if self.reading == "query":
             return stream[..., -1, :] @ self.left.mT
         data = stream[..., :points, :]
@@ -79,7 +83,7 @@ class Encoder(nn.Module):
             return data.mean(dim=-2)
         if data.shape[-2] != len(self.right):
             raise InputError(
-                f"this read-out has a weight for each of {len(self.right)} points, got "
+                f"this read-out has one weight for each of {len(self.right)} points, got "
                 f"{data.shape[-2]}: train one with pooling=mean for prompts of any length"
             )
         return self.right @ data

@@ -1,9 +1,10 @@
-"""The `transformers` library's GPT-2 on prompts of numbers: a map in, the network, a map out.
+"""The GPT-2 of the `transformers` library, with linear maps from and to vectors of numbers.
 
-Softmax or ReLU attention, layer normalisation, learned positions, GELU. A token is a vector of
-numbers, not a word; the prediction at a token is a linear function of its last hidden state, or,
-with a query read-out, the product of such a function, β̂, with the token's x. ReLU attention, that
-of Lin et al. 2023, weighs token j by max(0, ⟨q, k_j⟩ / √r) / i at the i-th token.
+The network has softmax or ReLU attention, layer normalisation, learned positions and GELU. A token
+is a vector of numbers, not a word. The prediction at a token is a linear function of its last
+hidden state. With a query read-out, it is ⟨β̂, x⟩, where β̂ is a linear function of the hidden
+state and x belongs to the token. ReLU attention (Lin et al. 2023) gives token j the weight max(0,
+⟨q, k_j⟩ / √r) / i at the i-th token.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ from innerloop.errors import InputError, MissingLibraryError
 class GPT2(nn.Module):
     """GPT-2 without dropout, so that a training run can be repeated.
 
-    `query`: use a query read-out, where x is the first `query` numbers of a token. `outputs` are
-    the numbers that are read out of a token; one of them has no dimension of its own.
+    Args:
+        inputs: Numbers of a token.
+        width: Width of the hidden states, a multiple of `heads`.
+        layers: Number of layers.
+        heads: Heads of each layer.
+        tokens: Largest number of tokens of a prompt.
+        query: Use a query read-out, where x is the first `query` numbers of a token.
+        outputs: Numbers that are read out of every token. With 1, results have no dimension for
+            outputs.
+        attention: "softmax" or "relu".
     """
 
     def __init__(
@@ -47,7 +56,7 @@ class GPT2(nn.Module):
             n_embd=width,
             n_layer=layers,
             n_head=heads,
-            # GPT-2's own activation, in one kernel.
+            # GPT-2's activation function, computed by a single kernel.
             activation_function="gelu_pytorch_tanh",
             bos_token_id=None,
             eos_token_id=None,
@@ -63,21 +72,22 @@ class GPT2(nn.Module):
         self.read_out = nn.Linear(width, query or outputs)
 
     def forward(self, prompt: Float[Tensor, "batch tokens inputs"]) -> Float[Tensor, ...]:
-        """Predict at every token: batch × tokens, and outputs where there are several."""
+        """Return the prediction at every token: batch × tokens, or batch × tokens × outputs."""
         return self._predict(prompt, self.read(prompt))
 
     def read(
         self, prompt: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens read"]:
-        """Read out every token: the prediction, or β̂ of a query read-out."""
+        """Return the linear read-out of every token: the prediction, or β̂ with a query read-out."""
         return self.read_out(self._run(prompt).last_hidden_state)
 
     def extend(
         self, cache: Any, tokens: Float[Tensor, "batch tokens inputs"]
     ) -> tuple[Float[Tensor, ...], Any]:
-        """Predict at further tokens; return the cache after them, and leave the one given alone.
+        """Return the predictions at further tokens and the new cache; `cache` itself does not
+        change.
 
-        None is the cache before the first token.
+        Pass None as the cache before the first token.
         """
         if cache is not None:
             cache = copy.copy(cache)
@@ -94,7 +104,8 @@ class GPT2(nn.Module):
         return self._predict(prompt, self.read_out(torch.stack(self.compute_streams(prompt))))
 
     def compute_streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
-        """Compute the streams before the first layer and after each, with the final layer norm."""
+        """Compute the streams before the first layer and after each layer, with the final layer
+        norm."""
         outputs = self._run(prompt, output_hidden_states=True)
         # The library has already normalised the last one.
         hidden = [self.network.ln_f(state) for state in outputs.hidden_states[:-1]]
@@ -115,7 +126,7 @@ class GPT2(nn.Module):
 
 
 def _import_transformers() -> Any:
-    """Import `transformers` on first use, because the import takes seconds and few need it."""
+    """Import `transformers` on first use, because the import takes seconds."""
     try:
         import transformers
     except ImportError:
@@ -129,7 +140,7 @@ def _register_relu() -> str:
     """Register ReLU attention with the library, and return its registered name."""
     library, name = _import_transformers(), "innerloop_relu"
     library.AttentionInterface.register(name, attend_by_relu)
-    # Masks that are added: a hidden token's score falls below 0, where ReLU leaves nothing of it.
+    # These masks are added to scores: a hidden token's score falls below 0, where ReLU returns 0.
     library.AttentionMaskInterface.register(name, library.masking_utils.eager_mask)
     return name
 

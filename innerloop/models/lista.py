@@ -1,4 +1,4 @@
-"""LISTA: β ← S_θ(W y + U β), all matrices free (Gregor and LeCun 2010)."""
+"""LISTA: β ← S_θ(W y + U β), where all matrices are learned (Gregor and LeCun 2010)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from innerloop.models.unrolled import Unrolled, Weights, ista_step
 
 
 class Lista(Unrolled):
-    """LISTA, whose input is y alone; its matrices start as those of ISTA for the given `x`."""
+    """LISTA, whose only input is y.
+
+    Args:
+        x: The X whose ISTA iteration gives the initial matrices.
+        layers: Number of layers K.
+        threshold: Initial θ of every layer.
+    """
 
     def __init__(self, x: Float[Tensor, "n d"], layers: int, threshold: float = 0.1) -> None:
         super().__init__(layers, threshold)
@@ -20,5 +26,5 @@ class Lista(Unrolled):
         self.couplings = nn.Parameter((eye - encoder @ x).repeat(layers, 1, 1))
 
     def update(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
-        """W y + U β of layer k, before its threshold."""
+        """Return W y + U β of layer k, before its threshold."""
         return data[1] @ self.encoders[k].mT + beta @ self.couplings[k].mT

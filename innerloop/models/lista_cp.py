@@ -1,4 +1,4 @@
-"""LISTA-CP: β ← S_θ(β − Dᵀ(Xβ − y)), D free in every layer (Chen et al. 2018; liu2025, (4.1))."""
+"""LISTA-CP: β ← S_θ(β − Dᵀ(Xβ − y)), D learned per layer (Chen et al. 2018; liu2025, (4.1))."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from innerloop.models.unrolled import Unrolled, Weights, ista_step, matvec
 
 
 class ListaCP(Unrolled):
-    """LISTA-CP, whose D starts as that of ISTA, X/L, for the given `x`."""
+    """LISTA-CP.
+
+    Args:
+        x: The X for which D starts as in ISTA: D = X/L with L = λmax(XᵀX).
+        layers: Number of layers K.
+        threshold: Initial θ of every layer.
+    """
 
     def __init__(self, x: Float[Tensor, "n d"], layers: int, threshold: float = 0.1) -> None:
         super().__init__(layers, threshold)

@@ -1,15 +1,16 @@
-"""LISTA-VM: β ← S_θ(β − 1/(2n+1) M Xᵀ(Xβ − y)), M free in every layer (liu2025, (4.4)).
+"""LISTA-VM: β ← S_θ(β − 1/(2n+1) M Xᵀ(Xβ − y)), with a learned M per layer (liu2025, (4.4)).
 
-D = X Mᵀ/(2n+1) depends on the measurements, so one set of parameters serves every X. With a
-support, columns of X beyond it count as zero (LISTA-VM-SS, liu2025, Section 6) and β stays zero
-there (Appendix D.2): for an M that is not diagonal these are two conditions, and setting the rows
-and columns of M beyond the support to zero meets both.
+D = X Mᵀ/(2n+1) depends on the measurements, so one set of parameters serves every X. If the support
+is known (LISTA-VM-SS, liu2025, Section 6), the columns of X outside the support count as zero, and
+β stays zero there (Appendix D.2). If M is not diagonal, these are two conditions. Both are met by
+setting the rows and columns of M outside the support to zero.
 
-M = γ(I + E/10): the law of X is invariant under permutations and signs of its columns, so most of
-what can be learned is γ. Its logarithm is learned, and entries of E learn a tenth as fast. Without
-thresholds K layers are a polynomial of degree K in XᵀX/(2n+1), and the smallest on an interval is
-Chebyshev's: so γ starts as the inverse of its roots, large ones between small ones, so that what
-one layer amplifies is damped by another before it overflows.
+M is parametrised as γ(I + E/10). The distribution of X is invariant under permutations and sign
+changes of its columns, so γ matters most. The learned parameters are log γ and E; the factor 1/10
+makes E learn more slowly. Without thresholds, K layers are a polynomial of degree K in XᵀX/(2n+1).
+The smallest such polynomial on an interval is Chebyshev's, so the initial γ are the inverses of its
+roots. Large and small values alternate, so that the components that one layer amplifies are damped
+by the next layers before they overflow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ THRESHOLD_SHARE = 0.05
 
 
 class ListaVM(Unrolled):
-    """LISTA-VM; `steps` are the initial γ of every layer."""
+    """LISTA-VM, or LISTA-VM-SS if a support is set.
+
+    Args:
+        d: Number of features.
+        steps: Initial γ of every layer; their number is the number of layers.
+        support: Number of leading features that contain the support. None means that the support is
+            unknown.
+    """
 
     def __init__(
         self, d: int, steps: Float[Tensor, " layers"], *, support: int | None = None
@@ -44,11 +52,11 @@ class ListaVM(Unrolled):
 
     @property
     def steps(self) -> Float[Tensor, " layers"]:
-        """γ of every layer."""
+        """The γ of every layer."""
         return self.log_steps.exp()
 
     def matrices(self) -> Float[Tensor, "layers d d"]:
-        """M of every layer."""
+        """Return the M of every layer."""
         d, like = self.entries.shape[-1], self.log_steps
         inside = (torch.arange(d, device=like.device) < (self.support or d)).to(like)
         full = self.steps[:, None, None] * (inside.diag() + ENTRY_SCALE * self.entries)
@@ -64,8 +72,10 @@ class ListaVM(Unrolled):
 
 
 def chebyshev_steps(least: float, largest: float, count: int) -> Float[Tensor, " count"]:
-    """The inverse roots of Chebyshev's polynomial on an interval, interleaved from its two ends, an
-    order that keeps intermediate products small."""
+    """Return the inverse roots of Chebyshev's polynomial on an interval.
+
+    Roots from the two ends of the interval alternate, which keeps intermediate products small.
+    """
     angles = math.pi * (2 * torch.arange(count, dtype=torch.float64) + 1) / (2 * count)
     roots = (largest + least) / 2 + (largest - least) / 2 * angles.cos()
     return roots[_interleave(count)].reciprocal()
@@ -84,6 +94,7 @@ def _interleave(count: int) -> list[int]:
 
 
 def spectrum_edges(n: int, d: int) -> tuple[float, float]:
-    """Ends of the nonzero spectrum of XᵀX/(2n+1) for large n and d and N(0, 1) entries of X."""
+    """Return the ends of the nonzero spectrum of XᵀX/(2n+1), for large n, d and N(0, 1) entries of
+    X."""
     ends = (abs(math.sqrt(d) - math.sqrt(n)), math.sqrt(d) + math.sqrt(n))
     return ends[0] ** 2 / (2 * n + 1), ends[1] ** 2 / (2 * n + 1)

@@ -1,9 +1,9 @@
-"""An LSTM of several layers on prompts of numbers: torch.nn.LSTM, and a map out.
+"""An LSTM of several layers on prompts of numbers: torch.nn.LSTM with a linear read-out.
 
 gates      i, f, o = σ(W x + U h + b),   g = tanh(W x + U h + b)
 cell       c ← f ⊙ c + i ⊙ g,            h = o ⊙ tanh(c)
-Layer ℓ reads h of layer ℓ − 1, the first reads the tokens; the prediction at a token is a linear
-function of the last layer's h.
+The input of the first layer is the tokens; the input of layer ℓ is the h of layer ℓ − 1. The
+prediction at a token is a linear function of the h of the last layer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 
 class LSTM(nn.Module):
-    """An LSTM with one nn.LSTM per layer: a stacked nn.LSTM returns only the last layer's h."""
+    """An LSTM with one nn.LSTM per layer, because a stacked nn.LSTM returns only the last layer's
+    h."""
 
     def __init__(self, inputs: int, *, width: int, layers: int) -> None:
         super().__init__()
@@ -25,7 +26,7 @@ class LSTM(nn.Module):
     def forward(
         self, prompt: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens"]:
-        """Predict at every token."""
+        """Return the prediction at every token."""
         return self.read_out(self.compute_streams(prompt)[-1]).squeeze(-1)
 
     def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:

@@ -1,7 +1,7 @@
 """Iterations for sparse recovery, unrolled into layers whose parameters are learned.
 
-All start from β = 0, and each layer ends with its own soft threshold S_θ, parametrised by log θ.
-Every instance of a batch has its own measurements X (n×d) and labels y.
+All iterations start from β = 0. Each layer ends with a soft threshold S_θ of its own; the learned
+parameter is log θ. Every instance of a batch has its own measurements X (n×d) and labels y.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Weights = Float[Tensor, "*batch d"]
 
 
 class Unrolled(nn.Module, ABC):
-    """An iteration of K layers; a subclass defines a layer's update of β before its threshold."""
+    """An iteration of K layers; a subclass defines the update of β before a layer's threshold."""
 
     def __init__(self, layers: int, threshold: float | Tensor) -> None:
         super().__init__()
@@ -36,19 +36,19 @@ class Unrolled(nn.Module, ABC):
 
     @property
     def thresholds(self) -> Float[Tensor, " layers"]:
-        """θ of every layer."""
+        """The threshold θ of every layer."""
         return self.log_thresholds.exp()
 
     def prepare(self, x: Measurements, y: Labels) -> Any:
-        """Precompute what every layer uses of the data; by default, return the data unchanged."""
+        """Precompute quantities that all layers use; by default, return the data unchanged."""
         return x, y
 
     @abstractmethod
     def update(self, k: int, beta: Weights, data: Any) -> Weights:
-        """Apply layer k (from 0) to β, before its threshold."""
+        """Apply the update of layer k (counted from 0) to β, before the threshold."""
 
     def iterates(self, x: Measurements, y: Labels) -> Float[Tensor, "layers *batch d"]:
-        """β after every layer."""
+        """Compute β after every layer."""
         beta = x.new_zeros(*x.shape[:-2], x.shape[-1])
         data, iterates, thresholds = self.prepare(x, y), [], self.thresholds
         for k in range(self.layers):
@@ -61,7 +61,7 @@ class Unrolled(nn.Module, ABC):
 
 
 def soft_threshold(values: Tensor, threshold: Tensor) -> Tensor:
-    """The soft threshold S_θ: values minus their projection onto [−θ, θ]."""
+    """Apply the soft threshold S_θ: subtract from the values their projection onto [−θ, θ]."""
     return values - values.clamp(-threshold, threshold)
 
 
@@ -71,5 +71,5 @@ def matvec(matrix: Float[Tensor, "*batch rows columns"], vector: Tensor) -> Tens
 
 
 def ista_step(x: Float[Tensor, "n d"]) -> Tensor:
-    """1/L for L = λmax(XᵀX): the step of ISTA, where models for one X start."""
+    """Return 1/L with L = λmax(XᵀX), the step size of ISTA and of the initial weights."""
     return torch.linalg.matrix_norm(x, ord=2).square().reciprocal()

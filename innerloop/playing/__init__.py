@@ -1,5 +1,5 @@
-"""Players: built and trained transformers as policies, and contests against the references.
+"""Built and trained transformers as policies, and comparisons with reference policies.
 
-Environments and reference policies live in `problems` and `policies`; here transformers play.
-May import `recipes`, `certification`, `constructions`, `policies` and what is below them.
+Environments are defined in `problems`, and reference policies in `policies`. This folder may import
+`recipes`, `certification`, `constructions`, `policies` and everything that these may import.
 """

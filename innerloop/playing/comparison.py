@@ -1,4 +1,4 @@
-"""Play several policies with the same environments and random draws, and compare their regret."""
+"""Play several policies in the same environments with the same random numbers; compare regrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ def play_players(
     seed: int = 0,
     progress: Progress = ignore_progress,
 ) -> dict[str, Rollout]:
-    """Play each policy in every environment; equal actions meet equal random draws."""
+    """Play every policy in every environment of a batch.
+
+    All games use the same random numbers, so that equal actions have equal consequences.
+
+    Args:
+        players: The policies, by name.
+        environment: A batch of environments.
+        steps: Number of steps of a game.
+        seed: Seed of the random numbers.
+        progress: Function that is called with the completed share of the work, from 0 to 1, and a
+            name.
+    """
     for player in players.values():
         player.check_environment(environment)
     played = {}
@@ -33,7 +44,7 @@ def play_players(
 
 
 def list_references(environment: Environment) -> dict[str, Policy[Any, Any]]:
-    """List the registered policies that can play in an environment, with their default numbers."""
+    """Return the registered policies that can play in an environment, with default parameters."""
     references = {}
     for name, kind in load_members("policies", Policy).items():
         try:
@@ -48,20 +59,20 @@ def list_references(environment: Environment) -> dict[str, Policy[Any, Any]]:
 def choose_references(
     names: list[str] | None, environment: Environment
 ) -> dict[str, Policy[Any, Any]]:
-    """Choose reference policies by name; the default is all except the oracle."""
+    """Return the reference policies with these names; by default, all except the optimal policy."""
     known = list_references(environment)
     if not names:
         return {name: policy for name, policy in known.items() if name != "optimal"}
     for name in names:
         if name not in known:
             raise OutOfRangeError(
-                f"{name} cannot play here; those that can are {', '.join(sorted(known))}"
+                f"{name} cannot play in this environment, only {', '.join(sorted(known))} can"
             )
     return {name: known[name] for name in names}
 
 
 def list_regret_rows(played: Mapping[str, Rollout]) -> list[dict[str, Any]]:
-    """List each player's mean cumulative regret over environments, with a 95 % band."""
+    """Return the mean cumulative regret of every player over environments, with a 95 % band."""
     return [
         {"player": name, "t": t, "regret": mean, "low": mean - half, "high": mean + half}
         for name, game in played.items()

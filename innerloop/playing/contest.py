@@ -1,7 +1,7 @@
-"""Compare a transformer that acts with its reference policy and uniform play in the same games.
+"""Compare a transformer that acts with its reference policy and a uniform policy in the same games.
 
-All three share every random draw: where transformer and policy give the same odds, they choose the
-same action, and every later reward and all regret are the same too.
+All three use the same random numbers. If transformer and policy compute the same probabilities,
+they choose the same actions and get the same rewards and regrets.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from innerloop.policies.uniform import UniformPolicy
 from innerloop.problems.environment import Environment
 
 BAND_STANDARD_ERRORS = 1.96
-"""Half the width of a 95 % band, in standard errors of the mean."""
+"""Half the width of a 95 % confidence band, in standard errors of the mean."""
 
 
 class Contest(NamedTuple):
-    """The games of transformer, policy and uniform play in every environment of a batch."""
+    """The games of the transformer, the reference policy and the uniform policy.
+
+    There is one game per player and environment of a batch.
+    """
 
     policy: Rollout
     transformer: Rollout
@@ -50,7 +53,7 @@ class Contest(NamedTuple):
 def play_contest(
     construction: ActingConstruction[Any, Any], environment: Environment, steps: int, seed: int = 0
 ) -> Contest:
-    """Play a batch of environments (one batch dimension) with each of the three players."""
+    """Play a batch of environments (with one batch dimension) with each of the three players."""
     player = TransformerPolicy(construction=construction, transformer=construction.transformer)
     draws = Draws.sample(player, environment, steps, seed)
     players = (construction.policy, player, UniformPolicy())

@@ -1,4 +1,4 @@
-"""Load a player from a file: a run that learned to decide, or a built transformer that acts."""
+"""Load a player from a file: a network trained to decide, or a built transformer that acts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from innerloop.registry import find_class, make_member
 from innerloop.transformer.file import load as load_built
 
 STEPS = 100
-"""Length of a game that no training and no construction decides."""
+"""Number of steps of a game, if neither a training nor a construction limits it."""
 
 
 class Player(NamedTuple):
@@ -36,7 +36,13 @@ class Player(NamedTuple):
 
 
 def load_player(word: str, definition: str | None = None) -> Player:
-    """Load a player from a file; `definition` names its recipe or construction if that is yours."""
+    """Load a player from a file.
+
+    Args:
+        word: Path of a file or of the folder of a run.
+        definition: The recipe or construction of the file as `module:attribute` or
+            `file.py:attribute`, if it is neither in this package nor registered.
+    """
     path = find_model(Path(word))
     if sealed.read_format(path) == FORMAT:
         recipe, model, _ = load_run(path, definition)
@@ -45,7 +51,7 @@ def load_player(word: str, definition: str | None = None) -> Player:
     transformer, about = load_built(path)
     construction = restore_construction(path, about, definition)
     if not isinstance(construction, ActingConstruction):
-        raise InputError(f"only a construction that acts can play, got {construction.name}")
+        raise InputError(f"expected a construction that chooses actions, got {construction.name}")
     policy = TransformerPolicy(construction=construction, transformer=transformer)
     longest = construction.max_game_steps
     return Player(policy, construction.environments(), STEPS if longest is None else longest)
@@ -54,10 +60,18 @@ def load_player(word: str, definition: str | None = None) -> Player:
 def select_environments(
     own: Distribution, name: str | None, settings: Sequence[str]
 ) -> Distribution:
-    """Make the environments called `name`, or the player's own, with `key=value` settings."""
+    """Make the environments to play in.
+
+    Args:
+        own: The environments for which the player was made.
+        name: Name of other environments; None takes `own`.
+        settings: Parameters to change, as `key=value`.
+    """
     if name is None:
         return replace(own, **parse_settings(type(own), settings)) if settings else own
     kind = find_class("problems", Distribution, name)
     if not issubclass(kind.problem_type, Environment):
-        raise InputError(f"{name} are problems to solve, not environments to play in")
+        raise InputError(
+            f"expected environments to play in, got {name}, which are problems to solve"
+        )
     return make_member("problems", Distribution, name, parse_settings(kind, settings))

@@ -1,9 +1,10 @@
-"""A transformer as a policy: it plays a game token by token, with a cache of earlier tokens.
+"""A transformer as a policy, which plays a game token by token with a cache of earlier tokens.
 
     rollout(TransformerPolicy.from_built(built), environment, steps)
 
-To give odds it runs the tokens of the observation; `update` then runs the tokens of the action and
-its reward. Odds alone, without an update, do not change the game.
+To compute the probabilities of actions, the policy runs the tokens of the observation. `update`
+then runs the tokens of the action and its reward. Computing probabilities does not change the
+state.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from innerloop.transformer import Cache, Transformer
 
 
 class _PendingObservation:
-    """The last observation that odds were computed for, with the stream and cache after it.
+    """The last observation for which log odds were computed, with the stream and cache after it.
 
-    It saves running the observation again in `update`. Nothing else depends on it, except that it
-    alone knows the noise that came with the observation.
+    With it, `update` does not have to run the observation again. It is also the only place that
+    stores the noise of the observation.
     """
 
     observation: Any = None
@@ -39,7 +40,7 @@ class _PendingObservation:
 
 @dataclass(frozen=True, eq=False)
 class PlayState:
-    """A game so far: its number of steps, the cache of their tokens, and zeros for noise."""
+    """The state of a game: its number of steps, the cache of their tokens, and zeros for noise."""
 
     t: int
     cache: Cache
@@ -48,7 +49,10 @@ class PlayState:
 
 
 class TransformerPolicy(Policy[Environment, PlayState]):
-    """The policy of a construction that acts, with its own weights or others on its registers."""
+    """The policy of a transformer with the registers of a construction that acts.
+
+    The weights may be those of the construction or others, such as trained ones.
+    """
 
     source: ClassVar[str] = "the construction's"
 
@@ -59,7 +63,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
         if self.transformer.layout != self.construction.layout:
             raise InputError(
                 f"the transformer has other registers than {self.name}: "
-                "give construction and transformer of one build"
+                "pass construction and transformer of the same build"
             )
 
     @classmethod
@@ -67,7 +71,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
         """Return the policy of a transformer from `build` or `verify`."""
         if not isinstance(built.construction, ActingConstruction):
             name = built.construction.name
-            raise InputError(f"only a construction that acts can play, got {name}")
+            raise InputError(f"expected a construction that chooses actions, got {name}")
         return cls(construction=built.construction, transformer=built.transformer)
 
     @property
@@ -100,7 +104,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
     def plan(
         self, state: PlayState, environment: TabularMDP, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch horizon states actions"]:
-        """Return the odds in all situations at once; they share the cache of the game so far."""
+        """Return the probabilities of actions in all situations; these share the game's cache."""
         self._check_length(state)
         sizes = (environment.horizon, environment.states)
         here = torch.zeros(
@@ -134,7 +138,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
     def _run_observation(
         self, state: PlayState, observation: Any, noise: Tensor
     ) -> _PendingObservation:
-        """Run the tokens of an observation, and remember the result in the state."""
+        """Run the tokens of an observation, and store the result in the state."""
         self._check_length(state)
         tokens = self.construction.encode_observation(state.t, observation, noise)
         pending = state.pending
@@ -146,7 +150,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
         limit = self.construction.max_game_steps
         if limit is not None and state.t >= limit:
             raise OutOfRangeError(
-                f"{self.name} was built for games of up to {limit} steps, got one more: "
+                f"{self.name} was built for games of up to {limit} steps, got a longer one: "
                 "build it for longer games"
             )
 
@@ -154,7 +158,7 @@ class TransformerPolicy(Policy[Environment, PlayState]):
 
 
 def _is_same_observation(first: Any, second: Any) -> bool:
-    """Whether two observations (NamedTuples of tensors and numbers) are equal."""
+    """Return whether two observations (NamedTuples of tensors and numbers) are equal."""
     if first is second or type(first) is not type(second):
         return first is second
     return all(

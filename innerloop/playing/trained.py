@@ -1,4 +1,4 @@
-"""A trained network as a policy: it plays a game step by step, with a cache of earlier steps."""
+"""A trained network as a policy, which plays a game step by step with a cache of earlier steps."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from innerloop.recipes.decisions import DecisionRecipe
 
 @dataclass(frozen=True, eq=False)
 class GameState:
-    """A game so far: its number of steps, the cache of their tokens, and the last step."""
+    """The state of a game: its number of steps, the cache of their tokens, and the last step."""
 
     t: int = 0
     cache: Any = None
     previous: tuple[Tensor, Tensor, Tensor] | None = None
     pending: list[Any] = field(default_factory=list, repr=False)
-    """The observation that odds were given for last, and what the network said: `update` goes on
-    from there instead of running the observation again."""
+    """The last observation for which probabilities were computed, with the output of the network.
+
+    With it, `update` does not have to run the observation again.
+    """
 
 
 class TrainedPolicy(Policy[Environment, GameState]):
-    """The policy that a network learned."""
+    """The policy of a network that was trained to decide."""
 
     source: ClassVar[str] = "the recipe's"
 
@@ -38,11 +40,9 @@ class TrainedPolicy(Policy[Environment, GameState]):
 
     @classmethod
     def from_run(cls, recipe: Recipe, model: nn.Module) -> TrainedPolicy:
-        """Return the policy of a run; refuse one that did not learn to decide."""
+        """Return the policy of a training run; raise `InputError` if it did not train a policy."""
         if not isinstance(recipe, DecisionRecipe):
-            raise InputError(
-                f"only a run that learned to decide can play, got one of {recipe.name}"
-            )
+            raise InputError(f"expected a run that trained a policy, got one of {recipe.name}")
         return cls(recipe=recipe, model=model)
 
     @property
@@ -84,7 +84,7 @@ class TrainedPolicy(Policy[Environment, GameState]):
         if state.t >= self.recipe.horizon_steps:
             raise OutOfRangeError(
                 f"{self.recipe.name} was trained on games of {self.recipe.horizon_steps} steps, "
-                "got one more: play fewer, or train it with a larger horizon_steps"
+                "got a longer one: play fewer steps, or train it with a larger horizon_steps"
             )
         token = self.recipe.encode_step(state.t, self._show(observation), state.previous)
         output = self.model.extend(state.cache, token)  # pyright: ignore[reportCallIssue]

@@ -1,5 +1,6 @@
 """Recipes: one file per named training, with its problems, model, initial weights and settings.
 
-Abstract bases, running a recipe, and loading finished runs belong here too. May import models,
-training, certification and everything below them; never identification, claims or reports.
+This folder also contains the base classes of recipes, and the code that runs a recipe and loads
+finished runs. It may import models, training, certification and everything that these may import,
+but never identification, claims or reports.
 """

@@ -1,7 +1,7 @@
 """ALISTA learns steps and thresholds for sparse recovery; its directions are analytic.
 
-Model  β ← S_θ(β − γ Wᵀ(Xβ − y)), W of the fixed X; on varying X, W is computed for each X, which
-       the paper calls unrealistic for its own choice of W and is a small solve for this one
+Model  β ← S_θ(β − γ Wᵀ(Xβ − y)), with W computed from the fixed X, or from every X if X varies. The
+       paper calls the latter unrealistic for its own choice of W; for this W it is a small solve
 Loss   ‖β̂ − β‖²
 """
 
@@ -16,7 +16,7 @@ from innerloop.recipes.sparse import UnrolledRecipe
 
 
 class AlistaRecipe(UnrolledRecipe):
-    """ALISTA with W of least coherence in Frobenius norm: two parameters to learn per layer."""
+    """ALISTA, with an analytic W that minimises ‖WᵀX‖_F and two learned parameters per layer."""
 
     source: ClassVar[str] = "Liu and Chen 2019; R. Liu et al. 2025, section 6"
     small: ClassVar = {"d": 4, "n": 3, "sparsity": 1, "batch": 8, "blocks": 2}

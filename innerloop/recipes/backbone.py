@@ -1,4 +1,4 @@
-"""The networks that recipes over sequences of tokens offer: the library's GPT-2, or our own."""
+"""The networks of recipes that read token sequences: GPT-2 of `transformers`, or this package's."""
 
 from __future__ import annotations
 
@@ -26,9 +26,18 @@ def build_backbone(
     attention: AttentionKind,
     generator: torch.Generator,
 ) -> nn.Module:
-    """Build a causal network with fresh weights that reads `outputs` numbers out of every token.
+    """Build a causal network with random weights that reads `outputs` numbers out of every token.
 
-    GPT-2 has positions for `tokens` of them.
+    Args:
+        network: "gpt2" for GPT-2 of the `transformers` library, else this package's transformer.
+        inputs: Numbers of a token.
+        width: Width of the stream.
+        layers: Number of layers.
+        heads: Heads of each layer.
+        tokens: Largest number of tokens of a prompt, for GPT-2's learned positions.
+        outputs: Numbers that are read out of every token.
+        attention: The kind of attention.
+        generator: The random number generator of the initial weights.
     """
     sizes = {"width": width, "layers": layers, "heads": heads, "outputs": outputs}
     if network == "transformer":

@@ -21,7 +21,7 @@ class BanditRecipe(DecisionRecipe, ABC):
     """A network that plays bandits with a fixed set of actions."""
 
     shows_features: ClassVar[bool]
-    """Whether tokens contain the features of all actions; unit vectors can be left out."""
+    """Whether tokens contain the features of all actions, which is not needed for unit vectors."""
 
     arms: int = parameter(10, "actions", least=2, most=1000)
 
@@ -44,7 +44,7 @@ class BanditRecipe(DecisionRecipe, ABC):
     def describe_actions(
         self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
-        """Describe chosen actions by their features."""
+        """Encode chosen actions by their features."""
         if not self.shows_features:
             return torch.nn.functional.one_hot(actions, self.arms).to(shown)
         place = actions[..., None, None].expand(*actions.shape, 1, self.features)
@@ -57,7 +57,9 @@ class BanditRecipe(DecisionRecipe, ABC):
 
     def check_environment(self, environment: Environment) -> None:
         if not isinstance(environment, Bandit):
-            raise OutOfRangeError(f"{self.name} plays bandits, got {type(environment).__name__}")
+            raise OutOfRangeError(
+                f"{self.name} expects bandits to play, got {type(environment).__name__}"
+            )
         self._check_sizes(environment.actions, environment.d)
 
     def _check_sizes(self, arms: int, features: int) -> None:

@@ -1,10 +1,10 @@
-"""Training a recipe: each is one file that defines a model, its problems and its training.
+"""Train a recipe. A recipe is one file that defines a model, its problems and its training.
 
-A recipe's own parameters and those of the loop are set in the same way (`-s d=3 -s steps=500`). A
-run is a folder: `run.json` with its settings for people, `checkpoint.safetensors` to resume from,
-`history.csv`, and once it is finished `model.safetensors`, which records the recipe, its settings,
-the seed, and the threads, versions and code that it was trained with. `.lock` keeps a second
-training out.
+The parameters of the recipe and those of the training loop are set in the same way (`-s d=3 -s
+steps=500`). A run is a folder with these files: `run.json` (a readable description),
+`checkpoint.safetensors` (to resume from), `history.csv`, and, after the end, `model.safetensors`.
+The model file also records the recipe, its settings, the seed, and the threads, versions and code
+with which it was trained. The file `.lock` prevents two trainings in one folder.
 """
 
 from __future__ import annotations
@@ -120,22 +120,26 @@ def train(
     tensorboard: bool = False,
     **settings: Any,
 ) -> TrainedRun:
-    """Train a recipe and return the run, which is also written to a folder if one is named.
+    """Train a recipe and return the run.
 
     Args:
-        recipe: A name, `module:attribute` or `file.py:attribute` (which is imported, and so runs),
-            a class, or an object.
+        recipe: The name of a recipe, `module:attribute` or `file.py:attribute` (which is imported),
+            a subclass of `Recipe`, or an object of one.
         seed: Seed of the initial weights and of the prompts.
-        folder: Folder for checkpoint, history and weights. None keeps the run in memory only.
-        resume: Continue the run in `folder`, whose settings are then the defaults, or start one
-            if there is none. `steps` may be larger than before.
+        folder: Folder to which checkpoint, history and weights are written. With None, the run is
+            kept in memory only.
+        resume: Continue the run in `folder`, or start one if there is none. Settings that are not
+            passed are those of the run. `steps` may be larger than before.
         every: Seconds between checkpoints.
-        threads: Number of threads. It is the same on every machine, because it changes the weights.
-        device: "cpu", "cuda", "mps" or "auto"; random numbers are drawn on the CPU all the same.
+        threads: Number of threads. The default does not depend on the machine, because the number
+            of threads changes the last digits of the weights.
+        device: "cpu", "cuda", "mps" or "auto". Random numbers are always drawn on the CPU.
         progress: Function that is called with the completed share of the work, from 0 to 1.
-        notice: Function that is called with each message of one line. By default, it warns.
-        watch: Function that is called with step and model before the first and after each step.
-        tensorboard: Also write the history for TensorBoard, below `folder`.
+        notice: Function that is called with every message, a line of text. By default, messages
+            are Python warnings.
+        watch: Function that is called with the number of steps so far and the model, before the
+            first step and after every step.
+        tensorboard: Also write the history for TensorBoard, to a folder in `folder`.
         **settings: Parameters of the recipe, such as `d` and `steps`; `innerloop show NAME` lists
             them.
 
@@ -182,9 +186,11 @@ def train_in(
     watch: Callable[[int, nn.Module], None] | None = None,
     tensorboard: bool = False,
 ) -> TrainedRun:
-    """Train as `train` does, in the folder `place`; a link in its path is an error."""
+    """Train like `train`, in the folder `place`; a symbolic link in its path raises an error."""
     if isinstance(recipe, Recipe) and settings:
-        raise InputError("settings go with a recipe's name: set them on the recipe object instead")
+        raise InputError(
+            "settings can be passed only with a recipe's name: set them on the recipe object"
+        )
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if tensorboard:
         check_tensorboard()
@@ -199,7 +205,9 @@ def train_in(
         request = read_request(recipe, settings, begun)
         made = request.recipe
         with default_to_cpu():
-            objective = made.build_objective()  # refuses settings that do not go together
+            objective = (
+                made.build_objective()
+            )  # raises InputError for settings that contradict each other
         alone = group.leads and place is not None
         run = open_folder(place, resume, notice) if alone and place is not None else nullcontext()
         with run as opened:
@@ -291,7 +299,7 @@ def _remove_old_model(path: Path, notice: Callable[[str], None]) -> None:
 
 
 def _identify_run(training: Training) -> dict[str, Any]:
-    """Return the recipe, settings and seed, which must not change when a run continues."""
+    """Return the recipe, settings and seed of a run, which must not change when it is continued."""
     recipe = get_recipe(training)
     return {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
 
@@ -303,7 +311,7 @@ def describe_run(training: Training, environment: Environment) -> dict[str, Any]
 
 
 def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
-    """Repeat the first five steps of a training as `train` runs them, and return their record."""
+    """Repeat the first five steps of a training as `train` runs them; return their losses."""
     with use_threads(check_threads(threads)):
         model = recipe.build_model(torch.Generator().manual_seed(check_seed(seed)))
         return replay_opening(Training(model, recipe.build_objective(), recipe, seed))
@@ -322,9 +330,10 @@ def train_seeds(
     notice: Callable[[str], None] | None = None,
     tensorboard: bool = False,
 ) -> list[TrainedRun]:
-    """Train a recipe once per seed, each in a folder of its own below `folder`.
+    """Train a recipe once per seed, each time in a different subfolder of `folder`.
 
-    With `resume`, interrupted runs are continued. A link in the path of a folder is an error.
+    With `resume`, interrupted runs are continued. A symbolic link in the path of a folder raises an
+    error.
     """
     if not seeds:
         raise InputError("expected at least one seed, got none")
@@ -342,7 +351,7 @@ def train_seeds(
 
 
 def list_seeds(first: int, count: int) -> range:
-    """Return `count` consecutive seeds from `first` on, or raise `InputError` if one is invalid."""
+    """Return `count` consecutive seeds from `first`; raise `InputError` if one is invalid."""
     first = check_seed(first)
     count = check_count("seeds", count, 1, MAX_SEEDS)
     check_seed(first + count - 1)

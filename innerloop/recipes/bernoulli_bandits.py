@@ -1,6 +1,6 @@
-"""A network learns to play Bernoulli bandits from Thompson sampling, UCB1, or the best arms.
+"""A network learns to play Bernoulli bandits by imitating Thompson sampling, UCB1 or the best arm.
 
-Setting  5 arms whose chances are uniform on [0, 1], games of 200 steps
+Setting 5 arms with success probabilities uniform on [0, 1], games of 200 steps
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from innerloop.recipes.bandits import BanditRecipe
 
 
 class BernoulliBanditsRecipe(BanditRecipe):
-    """Games of Bernoulli bandits, played and labelled."""
+    """A network that imitates an expert in games of Bernoulli bandits."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
     small: ClassVar = {
@@ -27,7 +27,7 @@ class BernoulliBanditsRecipe(BanditRecipe):
     shows_features: ClassVar[bool] = False
 
     arms: int = parameter(5, "actions", least=2, most=1000)
-    policy: Literal["thompson", "ucb"] = parameter("thompson", "who plays")
+    policy: Literal["thompson", "ucb"] = parameter("thompson", "policy that plays the games")
 
     @property
     def features(self) -> int:

@@ -1,8 +1,8 @@
-"""A transformer learns to tell two Gaussian clouds apart, as spectral clustering does.
+"""A transformer learns to separate two Gaussian clouds, like spectral clustering.
 
-Read-out  one score s for each point; its sign says the cloud, up to a common sign
-Answers   s and the label tanh s of each point, as spectral clustering gives them; their common sign
-          is that of the iteration from the starting vector, which the model does not see
+Read-out  one score s for each point; its sign is the cloud, up to a common sign for all points
+Answers   s and the label tanh s of each point, as in spectral clustering. Their common sign is that
+          of the iteration from the starting vector, which the model does not see
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from innerloop.recipes.clusters import ClustersRecipe
 
 CLOUDS = 2
 KNOTS = 64
-"""Knots of a construction to start from."""
+"""Number of knots of the construction whose weights are the initial weights."""
 
 
 class BinaryMixtureRecipe(ClustersRecipe):
-    """An encoder whose data tokens say on which side of the other cloud they are."""
+    """An encoder that assigns each data point to one of two clouds."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     small: ClassVar = {"d": 2, "n": 4, "width": 8, "hidden": 4, "batch": 4}
@@ -41,7 +41,7 @@ class BinaryMixtureRecipe(ClustersRecipe):
     def check(self, problem: PCAProblem) -> None:
         super().check(problem)
         if problem.n < CLOUDS:
-            raise InputError(f"two clouds need two points or more, got {problem.n}")
+            raise InputError(f"expected at least two points for two clouds, got {problem.n}")
 
     def build_distribution(self) -> BinaryMixture:
         return BinaryMixture(d=self.d, n=self.n, separation=self.separation, offset=self.offset)
@@ -61,7 +61,10 @@ class BinaryMixtureRecipe(ClustersRecipe):
         return SpectralClusteringConstruction(d=self.d, n=self.n, steps=self.blocks, knots=KNOTS)
 
     def shape_answers(self, read: Tensor) -> Tensor:
-        """The score and the label of each point; its share in the first cloud is (1 + label)/2."""
+        """Return the score and the label of each point.
+
+        The probability of the first cloud is (1 + label)/2.
+        """
         return torch.cat([read, read.tanh()], dim=-1)
 
     def predict_layers(self, model: nn.Module, problem: PCAProblem) -> Tensor:
@@ -76,5 +79,7 @@ class BinaryMixtureRecipe(ClustersRecipe):
 
     def name_clouds(self, problem: PCAProblem) -> Int[Tensor, "batch n"]:
         if problem.labels is None:
-            raise InputError("the points have no labels to compare with")
+            raise InputError(
+                "expected points with labels, which the loss compares, got points without"
+            )
         return (problem.labels < 0).long()

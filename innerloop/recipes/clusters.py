@@ -1,8 +1,8 @@
-"""Base class of recipes that learn to tell clouds of points apart, without the names of clouds.
+"""Base class of recipes that learn to cluster points; the numbering of the clusters is arbitrary.
 
-Loss      the cross-entropy of the clouds that the points came from, least over all permutations
-Measures  the adjusted Rand index, normalised mutual information, and the share of points in a
-          wrong cluster, least over permutations: as scikit-learn's, for whole batches
+Loss      the cross-entropy with the true clouds, minimised over all permutations of the clusters
+Measures  the adjusted Rand index, the normalised mutual information, and the share of points in a
+          wrong cluster, minimised over permutations. They equal scikit-learn's, for whole batches
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Table = Float[Tensor, "batch classes others"]
 
 
 class ClustersRecipe(PointsRecipe, ABC):
-    """An encoder of points whose tokens are read out as the logits of clusters."""
+    """An encoder of points whose read-out gives the logits of each point's cluster."""
 
     @property
     def reading(self) -> Reading:
@@ -31,25 +31,25 @@ class ClustersRecipe(PointsRecipe, ABC):
 
     @abstractmethod
     def name_clouds(self, problem: Any) -> Int[Tensor, "batch n"]:
-        """The number of the cloud that each point came from."""
+        """Return the number of the cloud from which each point was drawn."""
 
     @abstractmethod
     def make_logits(self, read: Tensor) -> Float[Tensor, "*batch n clusters"]:
-        """Logits of the clusters from what was read out."""
+        """Convert the output of the read-out to logits of the clusters."""
 
     def shape_answers(self, read: Tensor) -> Tensor:
-        """The share of each cluster in each point."""
+        """Return the probability of each cluster for each point."""
         return self.make_logits(read).softmax(dim=-1)
 
     def find_targets(self, problem: Any) -> Int[Tensor, "batch n"]:
         return self.name_clouds(problem)
 
     def compare(self, read: Tensor, targets: Int[Tensor, "batch n"]) -> Float[Tensor, " batch"]:
-        """The cross-entropy of every instance."""
+        """Compute the cross-entropy of every instance."""
         return least_over_names(self.make_logits(read), targets)
 
     def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
-        """Compare the most likely clusters with the clouds."""
+        """Compare the most probable clusters with the true clouds."""
         labels = self.make_logits(self.predict(model, problem)).argmax(dim=-1)
         return score_clusters(labels, self.name_clouds(problem))
 
@@ -57,7 +57,7 @@ class ClustersRecipe(PointsRecipe, ABC):
 def score_clusters(
     found: Int[Tensor, "batch n"], clouds: Int[Tensor, "batch n"]
 ) -> dict[str, float]:
-    """Score clusters that have no names: means of ARI, NMI and the least share of wrong points."""
+    """Compare clusters with true clouds: means of ARI, NMI and the share of wrong points."""
     table = count_pairs(clouds, found)
     return {
         "ari": float(adjusted_rand_index(table).mean()),
@@ -70,7 +70,7 @@ def count_pairs(one: Int[Tensor, "batch n"], other: Int[Tensor, "batch n"]) -> T
     """Count the points that are in class i of one partition and in class j of the other."""
     size = int(max(one.max(), other.max())) + 1
     if min(int(one.min()), int(other.min())) < 0:
-        raise InputError("classes are numbered from 0, got a negative one")
+        raise InputError("expected classes numbered from 0, got a negative number")
     first, second = (
         torch.nn.functional.one_hot(each.long(), size).double() for each in (one, other)
     )
@@ -78,7 +78,7 @@ def count_pairs(one: Int[Tensor, "batch n"], other: Int[Tensor, "batch n"]) -> T
 
 
 def adjusted_rand_index(table: Table) -> Float[Tensor, " batch"]:
-    """The adjusted Rand index; 1 where both partitions are trivial in the same way."""
+    """Compute the adjusted Rand index; it is 1 if both partitions are trivial in the same way."""
 
     def pairs(count: Tensor) -> Tensor:
         return (count * (count - 1) / 2).sum(dim=-1)
@@ -91,7 +91,7 @@ def adjusted_rand_index(table: Table) -> Float[Tensor, " batch"]:
 
 
 def mutual_information(table: Table) -> Float[Tensor, " batch"]:
-    """The mutual information over the mean of both entropies; 1 where both are 0."""
+    """Compute the mutual information over the mean of both entropies; it is 1 if both are 0."""
     share = table / table.sum(dim=(-2, -1), keepdim=True)
 
     def entropy(shares: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def mutual_information(table: Table) -> Float[Tensor, " batch"]:
 
 
 def best_over_names(table: Table) -> Float[Tensor, " batch"]:
-    """The most points that agree, over all ways to name the clusters."""
+    """Return the number of points that agree, maximised over permutations of the clusters."""
     counts = table.cpu().numpy()
     rows, columns = zip(*(linear_sum_assignment(-each) for each in counts), strict=True)
     matches = [each[i, j].sum() for each, i, j in zip(counts, rows, columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Continue a run: its settings are read from its checkpoint, and only `steps` may be increased."""
+"""Continue a run with the settings in its checkpoint; only `steps` may be increased."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Request(NamedTuple):
     recipe: Recipe
     steps: int | None = None
     held: int | None = None
-    """Size in bytes of the checkpoint that the settings come from; None without a checkpoint."""
+    """Size in bytes of the checkpoint that contains the settings; None without a checkpoint."""
 
     def limit_memory(self) -> AbstractContextManager[None]:
-        """Limit the memory for building the model if a file decides how large the model is."""
+        """Limit the memory for building the model if a file determines its size."""
         return nullcontext() if self.held is None else limit_file_model(self.held)
 
 
@@ -51,7 +51,9 @@ def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) ->
     about, _ = checkpoint.read(path)
     kind, saved = find_class("recipes", Recipe, recipe), about.get("settings")
     if not isinstance(saved, dict) or about.get("recipe") != get_name(kind):
-        return Request(make_member("recipes", Recipe, recipe, settings))  # restoring refuses it
+        return Request(
+            make_member("recipes", Recipe, recipe, settings)
+        )  # restoring raises an error for it
     values = {**recipe.values(), **settings} if isinstance(recipe, Recipe) else dict(settings)
     planned = saved.get("steps", kind.__dataclass_fields__["steps"].default)
     steps = values.pop("steps", None)
@@ -60,7 +62,9 @@ def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) ->
     except InputError as error:
         _ = kind.from_values({**values})  # raises first if the caller's own settings are wrong
 
-        raise FileError(f"{path} does not hold a training of {get_name(kind)}: {error}") from None
+        raise FileError(
+            f"{path} does not contain a training of {get_name(kind)}: {error}"
+        ) from None
     if steps is not None:
         steps = replace(made, steps=steps).steps
         if steps < made.steps:

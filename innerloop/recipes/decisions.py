@@ -1,17 +1,17 @@
-"""Base classes of recipes that learn to decide: an expert labels games, a network imitates it.
+"""Base classes of recipes in which a network imitates an expert's decisions in recorded games.
 
-Games    environments are drawn and played by a behaviour; several behaviours take equal shares
-Labels   the expert's odds at every step, given the game so far. Two set-ups of Lin et al. 2023:
-         distillation, where the expert plays and is imitated (Laskin et al. 2022); decision, where
-         the best action is the label, and half of the games are played uniformly at random, half by
-         the expert of distillation (Lee et al. 2023)
-Tokens   one for every step: 1, the time, what was chosen and earned before, and what is shown now
-Loss     −Σ expert's odds · log odds, the mean over all steps of all games: minus the expert's
-         log-likelihood, for every beginning of a game at once
+Games    environments are drawn, and a policy plays in them; several policies play equal shares
+Labels   the expert's probabilities of actions at every step, conditional on the game so far. There
+         are the two set-ups of Lin et al. 2023. In distillation, the expert also plays (Laskin et
+         al. 2022). In decision, the best action is the label; half of the games are played
+         uniformly at random, half by the expert of distillation (Lee et al. 2023)
+Tokens   one per step: 1, the time, the previous action and reward, and the current observation
+Loss     −Σ expert's probability · log probability, averaged over all steps of all games; so the
+         network is trained on every prefix of a game at once
 Model    the `transformers` library's GPT-2 with ReLU attention, as in the source, or with softmax;
-         or a causal transformer of this package with free weights
-Pool     games that are drawn once, the n that the source's Theorem 6 counts; or fresh ones for
-         every batch, which take longer to play than to learn from
+         or a causal transformer of this package with trainable weights
+Pool     games that are drawn once (their number is the n of the source's Theorem 6), or new games
+         for every batch, which take longer to play than to learn from
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Steps(NamedTuple):
 
 
 class LabelledGames(NamedTuple):
-    """Games with the expert's probabilities of the actions at every step."""
+    """Games, with the expert's probabilities of the actions at every step."""
 
     steps: Steps
     odds: Float[Tensor, "*batch steps actions"]
@@ -63,7 +63,7 @@ class LabelledGames(NamedTuple):
 
 @dataclass(frozen=True)
 class ImitationObjective:
-    """The cross-entropy to the expert's probabilities, on a fixed pool or on fresh games."""
+    """The cross-entropy with the expert's probabilities, on a fixed pool of games or new ones."""
 
     draw_games: Callable[[int, torch.Generator], LabelledGames]
     log_odds: Callable[[nn.Module, Steps], Float[Tensor, "batch steps actions"]]
@@ -108,7 +108,7 @@ class ImitationObjective:
 
 
 class DecisionRecipe(Recipe, ABC):
-    """A network that imitates an expert; subclasses define players, expert and environments."""
+    """A network that imitates an expert; subclasses define the policies and the environments."""
 
     is_network: ClassVar[bool] = True
 
@@ -116,7 +116,7 @@ class DecisionRecipe(Recipe, ABC):
     setup: Literal["distillation", "decision"] = parameter(
         "distillation", "imitate the expert that plays, or the best action"
     )
-    network: Network = parameter("gpt2", "the library's, or this package's")
+    network: Network = parameter("gpt2", "GPT-2 of transformers, or this package's")
     attention: AttentionKind = parameter("relu", "kind of attention")
     blocks: int = parameter(4, "layers", least=1, most=48)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
@@ -124,7 +124,7 @@ class DecisionRecipe(Recipe, ABC):
     pool: int | None = parameter(
         10_000, "games to learn from; none means fresh ones in every batch", least=1, most=10**7
     )
-    pool_seed: int = parameter(0, "seed of these games", least=0, most=2**31 - 1)
+    pool_seed: int = parameter(0, "seed of the pool of games", least=0, most=2**31 - 1)
     batch: int = parameter(32, "games in a batch", least=1, most=100_000)
     learning_rate: float = parameter(1e-3, "peak of the schedule", least=0)
     warmup: int = parameter(100, "steps in which the learning rate rises from 0", least=0)
@@ -167,7 +167,7 @@ class DecisionRecipe(Recipe, ABC):
     def describe_actions(
         self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
-        """Encode actions as numbers, given the observations at which they were chosen."""
+        """Encode actions as numbers; `shown` are the observations at which they were chosen."""
 
     @abstractmethod
     def read_problem(self, problem: Any) -> Steps:
@@ -241,7 +241,7 @@ class DecisionRecipe(Recipe, ABC):
         observations, actions, rewards, odds = zip(*rows, strict=True)
         numbers = torch.stack(observations, dim=-2).float()
         if bool((numbers == numbers[:, :1]).all()):
-            numbers = numbers[:, :1].clone()  # a fixed set of actions is kept once
+            numbers = numbers[:, :1].clone()  # a fixed set of actions is stored once
         steps = Steps(numbers, torch.stack(actions, dim=-1), torch.stack(rewards, dim=-1).float())
         return LabelledGames(steps, torch.stack(odds, dim=-2).float())
 

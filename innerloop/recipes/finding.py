@@ -24,7 +24,7 @@ def holds_run(folder: Path) -> bool:
 def split_seed(folder: Path) -> tuple[Path, int | None]:
     """Split the folder of one run, `…/seed-3`, into the folder of all seeds and the seed.
 
-    A folder that holds no run itself, but those of its seeds or nothing, is that of all.
+    A folder that contains the runs of several seeds, or no run, is returned with None as the seed.
     """
     if not (folder / CHECKPOINT).is_file():
         return folder, None
@@ -32,7 +32,7 @@ def split_seed(folder: Path) -> tuple[Path, int | None]:
     number = whole.name.removeprefix("seed-")
     if not (number.isascii() and number.isdigit()) or whole.name != f"seed-{int(number)}":
         raise InputError(
-            f"{folder} holds a run but is not named by its seed: go on with it in Python, "
+            f"{folder} contains a run but is not named by its seed: continue it in Python, "
             f"innerloop.train(…, folder={str(folder)!r}, resume=True), or rename it seed-N"
         )
     return (whole if folder.name in ("", "..") else folder).parent, int(number)
@@ -49,20 +49,20 @@ def read_recipe_name(folder: Path) -> str:
     about = _read_about(folder)
     name = about.get("recipe")
     if not isinstance(name, str):
-        raise FileError(f"{folder} does not say by which recipe it is trained")
+        raise FileError(f"{folder} does not contain the name of its recipe")
     if ":" in name:
         raise FileError(
-            f"{folder} is trained by {name!r}, a recipe of somebody's own: name it, as in "
+            f"{folder} is trained by {name!r}, a user-defined recipe: name it, as in "
             f"`innerloop train {name} -o {folder} --resume` (it will be imported and run)"
         )
     return name
 
 
 def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
-    """Find the folder to resume below `root`, or name the one that a new run would have.
+    """Find the folder to resume below `root`, or return the folder that a new run would have.
 
-    One that has exactly these settings is taken, else the only one that was not finished and has
-    no other settings than these, the number of steps aside.
+    A folder whose run has exactly these settings comes first. Otherwise it is the only folder whose
+    run is not finished and agrees with these settings, apart from the number of steps.
     """
     kind = find_class("recipes", Recipe, recipe)
     exact = _name_exact(root, kind, settings)
@@ -78,7 +78,7 @@ def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
             ", …" if len(matches) > MAX_LISTED else ""
         )
         raise InputError(
-            f"{len(matches)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
+            f"{len(matches)} runs of {get_name(kind)} match: resume one by its folder, as "
             f"in `innerloop train {matches[0]} --resume` (there is: {names})"
         )
     return matches[0] if matches else kind.from_values(dict(settings)).name_folder(root)

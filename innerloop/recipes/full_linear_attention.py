@@ -1,7 +1,7 @@
-"""Layers of linear attention with every weight free.
+"""Train layers of linear attention in which no weight is fixed.
 
 Model      P_l and Q_l with all (d+1)² entries, as in equation (3) of ahn2023
-Loss       exact over the query, sampled over the prompts' Gram matrices and the weights to be found
+Loss       exact expectation over the query; Gram matrices of prompts and true weights are sampled
 Expect     one layer converges to form (7) of theorem 1
 """
 

@@ -1,9 +1,9 @@
 """A transformer learns to cluster the points of a Gaussian mixture.
 
 Model     3 layers of softmax attention, 2 heads, width 64, as in the source
-Training  the source has Adam at 5e-4, its rate times 0.995 in each of 300 iterations; the defaults
-          train longer, as 300 steps teach next to nothing
-Starts    tokens with centres to start from, as EM needs them, or points alone
+Training  the source uses Adam with rate 5e-4, multiplied by 0.995 in each of 300 iterations; the
+          defaults train longer, because the loss hardly falls in 300 steps
+Starts    prompts contain tokens with initial centres, as EM needs them, or only points
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from innerloop.recipes.points import MAX_NAMES
 from innerloop.transformer import join
 
 KNOTS = 32
-"""Knots of a construction to start from."""
+"""Number of knots of the construction whose weights are the initial weights."""
 LEAST_SHARE = 1e-6
-"""A share that is read out counts as at least this much, so that it has a logarithm."""
+"""Lower bound of the shares in the read-out, so that they have a logarithm."""
 
 
 class GaussianMixtureRecipe(ClustersRecipe):
-    """An encoder whose data tokens say which of K clouds they came from."""
+    """An encoder that assigns each data point to one of K clouds."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     small: ClassVar = {"d": 2, "n": 5, "clusters": 2, "width": 8, "hidden": 4, "batch": 4}
@@ -41,13 +41,13 @@ class GaussianMixtureRecipe(ClustersRecipe):
     clusters: int = parameter(3, "K, the number of clouds", least=1, most=MAX_NAMES)
     separation: float = parameter(3.0, "standard deviation of a centre's entries", least=0)
     noise: float = parameter(1.0, "σ, the standard deviation of a cloud", least=1e-3)
-    starts: bool = parameter(False, "give tokens with centres to start from")
+    starts: bool = parameter(False, "add tokens with initial centres to prompts")
     kind: Literal["linear", "relu", "softmax"] = parameter("softmax", "kind of attention")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.start != "random" and not self.starts:
-            raise InputError(f"start={self.start} is of EM, which needs centres: set starts=true")
+            raise InputError(f"start={self.start} uses EM, which needs centres: set starts=true")
         if self.clusters > self.n:
             raise InputError(f"clusters must be at most n={self.n}, got {self.clusters}")
 
@@ -55,7 +55,7 @@ class GaussianMixtureRecipe(ClustersRecipe):
         super().check(problem)
         if problem.n < self.clusters:
             raise InputError(
-                f"{self.clusters} clusters need as many points, got {problem.n}: give more points"
+                f"{self.clusters} clusters need at least as many points, got {problem.n}"
             )
         if self.starts and problem.clusters != self.clusters:
             raise InputError(
@@ -99,10 +99,12 @@ class GaussianMixtureRecipe(ClustersRecipe):
         )
 
     def make_logits(self, read: Tensor) -> Tensor:
-        # A construction's read-out holds shares, a free one logits.
+        # The read-out of a construction returns shares, a random one returns logits.
         return read if self.start == "random" else read.clamp_min(LEAST_SHARE).log()
 
     def name_clouds(self, problem: ClusteringProblem) -> Int[Tensor, "batch n"]:
         if problem.labels is None:
-            raise InputError("the points have no labels to compare with")
+            raise InputError(
+                "expected points with labels, which the loss compares, got points without"
+            )
         return problem.labels.long()

@@ -1,12 +1,12 @@
 """GPT-2 learns sparse recovery in context.
 
 Model       the `transformers` library's GPT-2 on the tokens of sequence.py, with a linear read-out
-            as in the paper, or a query read-out as Small TF has: ŷ = ⟨β̂, x⟩, β̂ read out linearly
+            as in the paper, or a query read-out like Small TF: ŷ = ⟨β̂, x⟩, with β̂ a linear read-out
 Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or ‖β̂ − β‖², which compares
-            d numbers where a label compares one
-Curriculum  the first 5 features alone, then one more every `curriculum` steps (Garg et al. 2022): x
-            is 0 in the others, and the weight of each feature still missing is added to that of one
-            present, so that β has its final size, with at most as many nonzero entries
+            d numbers instead of one label
+Curriculum  training starts with the first 5 features and adds one every `curriculum` steps (Garg et
+            al. 2022). The other features of x are 0, and their weights are added to weights of the
+            features in use, so that β has its final norm and at most as many nonzero entries
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from innerloop.recipes.sequence import GPT2BackboneRecipe
 from innerloop.recipes.sparse import LabelObjective, SparseRecipe
 
 FIRST_FEATURES = 5
-"""Features at the start of a curriculum."""
+"""Number of features at the start of a curriculum."""
 
 
 class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
@@ -50,24 +50,26 @@ class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.supervision == "weights" and self.readout == "linear":
-            raise InputError("a linear read-out has no β̂: set supervision=labels or readout=query")
+            raise InputError(
+                "a linear read-out does not compute β̂: set supervision=labels or readout=query"
+            )
         self._check_curriculum()
 
     def _check_curriculum(self) -> None:
         if self.curriculum is None:
             return
         if self.fixed is not None:
-            raise InputError("a fixed X has all its features from the start: leave curriculum out")
+            raise InputError("a fixed X uses all features from the start: leave curriculum out")
         if self.optimizer == "lbfgs":
-            raise InputError("L-BFGS needs one batch throughout: leave curriculum out")
+            raise InputError("L-BFGS needs the same batch in all steps: leave curriculum out")
         if self.d <= FIRST_FEATURES:
             raise InputError(
-                f"a curriculum begins with {FIRST_FEATURES} features, but d={self.d}: leave it out"
+                f"a curriculum starts with {FIRST_FEATURES} features, got d={self.d}: leave it out"
             )
         complete = (self.d - FIRST_FEATURES) * self.curriculum
         if complete >= self.steps:
             raise InputError(
-                f"curriculum={self.curriculum} has all features after {complete} steps: set more "
+                f"curriculum={self.curriculum} adds features up to step {complete}: set more "
                 f"steps, or a curriculum below {self.steps / (self.d - FIRST_FEATURES):g}"
             )
 
@@ -80,7 +82,7 @@ class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
         return replace(super().build_objective(), stretch=self.stretch, training_errors=errors)
 
     def weight_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
-        """‖β̂ − β‖² at every prefix."""
+        """Compute ‖β̂ − β‖² at every prefix."""
         assert isinstance(model, GPT2)
         assert problem.weights is not None
         weights = model.read(self.encode_tokens(problem))[..., 0::2, :]

@@ -16,7 +16,7 @@ from innerloop.transformer import Transformer
 
 
 class GramRecipe(Recipe, ABC):
-    """Linear attention on noiseless regression, where a prompt is given by its Gram matrix."""
+    """Linear attention on noiseless regression, trained on the Gram matrices of prompts."""
 
     small: ClassVar[dict[str, Any]] = {"d": 2, "n": 4, "batch": 16}
 
@@ -24,14 +24,14 @@ class GramRecipe(Recipe, ABC):
     n: int = parameter(20, "context examples", least=1, most=100_000)
     covariance: Tensor | None = parameter(None, "Σ of the covariates, d×d; none means the identity")
     truth: Literal["identity", "inverse"] = parameter(
-        "identity", "covariance of the weights to be found: I or Σ⁻¹"
+        "identity", "covariance of the true weights: I or Σ⁻¹"
     )
     batch: int = parameter(5_000, "prompts in a batch", least=1, most=10_000_000)
     draws: Literal["torch", "numpy"] = parameter(
-        "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
+        "torch", "library that draws prompts: numpy is faster and draws other numbers"
     )
     kernel: Literal["torch", "c"] = parameter(
-        "torch", "what computes the loss: torch, or compiled C, which is faster and sums otherwise"
+        "torch", "code of the loss: torch, or compiled C, which is faster and rounds differently"
     )
     scale: float = parameter(0.1, "standard deviation of the initial weights", least=0)
     steps: int = parameter(400, "steps of the optimiser", least=1)
@@ -44,7 +44,7 @@ class GramRecipe(Recipe, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.build_objective()  # refuses a Σ that is not positive definite
+        _ = self.build_objective()  # raises InputError for a Σ that is not positive definite
 
     def objective_settings(self) -> dict[str, Any]:
         """Return the settings that the objective shares with the recipe."""
@@ -55,7 +55,7 @@ class GramRecipe(Recipe, ABC):
         return LinearRegression(d=self.d, n=self.n, covariance=self.covariance, weights=self.truth)
 
     def predict_layers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
-        """Predict −y at the queries after every layer, the read-out of ahn2023."""
+        """Return −y at the queries after every layer, which is the prediction in ahn2023."""
         transformer = getattr(model, "transformer", None)
         if transformer is None:
             raise InputError(f"{self.name} expects a stack of linear attention, got {type(model)}")

@@ -1,7 +1,7 @@
-"""A network learns to play linear bandits from LinUCB, or from the best actions.
+"""A network learns to play linear bandits by imitating LinUCB or the best action.
 
-Setting  as in the source's experiments: 5 features, 10 actions from [−1, 1]⁵ that stay, weights
-         uniform on [0, 1]⁵, noise of deviation 1.5, games of 200 steps
+Setting  as in the source's experiments: 5 features, a fixed set of 10 actions from [−1, 1]⁵,
+         weights uniform on [0, 1]⁵, noise of standard deviation 1.5, games of 200 steps
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from innerloop.recipes.bandits import BanditRecipe
 
 
 class LinearBanditsRecipe(BanditRecipe):
-    """Games of linear bandits, played and labelled."""
+    """A network that imitates an expert in games of linear bandits."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
     small: ClassVar = {
@@ -26,7 +26,7 @@ class LinearBanditsRecipe(BanditRecipe):
     shows_features: ClassVar[bool] = True
 
     d: int = parameter(5, "features", least=1, most=512)
-    noise: float = parameter(1.5, "σ, the deviation of the reward's noise", least=0)
+    noise: float = parameter(1.5, "σ, the standard deviation of the reward's noise", least=0)
     prior: Literal["normal", "uniform"] = parameter("uniform", "w uniform on [0, 1]ᵈ, or N(0, I/d)")
     alpha: float = parameter(2.0, "α of LinUCB", least=0)
     ridge: float = parameter(1.0, "λ of LinUCB", least=1e-12, most=1e12)

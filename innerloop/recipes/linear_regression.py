@@ -1,8 +1,8 @@
-"""A transformer of free weights learns linear regression in context, token by token.
+"""A transformer with trainable weights learns linear regression in context.
 
 Model      a transformer on registers x and y: linear, ReLU or softmax attention, with or without an
-           MLP; it predicts −y at the query, as in ahn2023
-Start      random weights; those of preconditioned gradient descent; or near those
+           MLP; the prediction at the query is −y, as in ahn2023
+Start      random weights, the weights of preconditioned gradient descent, or weights near these
 Loss       (prediction − ⟨w, x⟩)² at the query
 """
 
@@ -27,7 +27,7 @@ from innerloop.transformer import Transformer
 
 
 class LinearRegressionRecipe(Recipe):
-    """A transformer trained directly: every token of every prompt passes through it."""
+    """A transformer that is trained on complete prompts, not on their Gram matrices."""
 
     source: ClassVar[str] = "Ahn et al. 2023, section 3; von Oswald et al. 2023"
     small: ClassVar = {"d": 2, "n": 4, "blocks": 2, "batch": 8}

@@ -1,6 +1,6 @@
 """LISTA-CP learns sparse recovery on one X, or (meta-trained) on many.
 
-Model  β ← S_θ(β − Dᵀ(Xβ − y)), D free; starts as ISTA on the fixed X, or on a random X
+Model  β ← S_θ(β − Dᵀ(Xβ − y)) with a learned D, which starts as in ISTA on the fixed or a random X
 Loss   ‖β̂ − β‖²
 """
 

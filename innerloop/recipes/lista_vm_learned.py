@@ -1,12 +1,12 @@
 """LISTA-VM learns sparse recovery on every X at once; with a known support, LISTA-VM-SS.
 
-Model  β ← S_θ(β − 1/(2n+1) M Xᵀ(Xβ − y)), M free; starts with M = γI, where γ comes from
-       Chebyshev's roots, or is the same in every layer, as in ISTA
+Model  β ← S_θ(β − 1/(2n+1) M Xᵀ(Xβ − y)) with a learned M, which starts as γI, where γ comes from
+       Chebyshev's roots or is the same in every layer, as in ISTA
 Loss   ‖β̂ − β‖²
-Safe   from Chebyshev's steps, training learns some that are too large for a rare X, where errors
-       are unbounded: of 409,600 fresh prompts of the paper's sizes 10 have errors above 10⁴. With a
-       few X of each batch stretched none is above 10², and the mean is 0.484 (results/benchmarks/
-       sparse_tails.json)
+Safe   training that starts from Chebyshev's steps learns steps that are too large for a rare X, for
+       which errors are unbounded: of 409,600 new prompts of the paper's sizes, 10 have errors above
+       10⁴. If a few X of each batch are stretched in training, none is above 10², and the mean is
+       0.484 (results/benchmarks/sparse_tails.json)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from innerloop.parameters import parameter
 from innerloop.recipes.sparse import UnrolledRecipe
 
 RESOLUTION = 3.0
-"""The interval's lower end is at least its upper end times this over K²: tuned at K = 12."""
+"""The lower end of the interval is at least this over K², times the upper end; tuned at K = 12."""
 
 
 class ListaVMLearnedRecipe(UnrolledRecipe):
-    """LISTA-VM, or with `select` LISTA-VM-SS, which zeroes the columns of X beyond the support."""
+    """LISTA-VM, or with `select` LISTA-VM-SS, which zeroes the columns of X outside the support."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6 and Appendix F"
     small: ClassVar = {"d": 4, "n": 3, "sparsity": 1, "batch": 8, "blocks": 2}

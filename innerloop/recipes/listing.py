@@ -25,13 +25,13 @@ MAX_LABEL = 60
 def list_runs(
     root: Path, notice: DamageListener = lambda place, reason: None
 ) -> Iterator[dict[str, Any]]:
-    """Describe the runs below `root` and those that notes below `root` point to."""
+    """Yield a description of every run below `root`, and of the runs to which notes there point."""
     for folder, place in find_folders(resolve_links(root), SIGNS, notice):
         yield {**describe_folder(folder), "folder": place}
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:
-    """Describe the run in a folder: its state, last step, loss and duration."""
+    """Return a description of the run in a folder: its state, last step, loss and duration."""
     known: dict[str, Any] = {"recipe": "", "seed": None, "state": "damaged", "remark": ""}
     numbers: dict[str, Any] = dict.fromkeys(("step", "steps", "loss", "seconds"))
     try:
@@ -39,7 +39,7 @@ def describe_folder(folder: Path) -> dict[str, Any]:
         about = _read_about(folder)
         settings = about.get("settings")
         if not isinstance(about.get("recipe"), str) or not isinstance(settings, dict):
-            raise FileError("it does not say what is trained")
+            raise FileError("it does not contain the name of a recipe")
         ended, remark = about.get("ended"), about.get("remark", "")
         known |= {"recipe": about["recipe"], "seed": about.get("seed"), "remark": str(remark or "")}
         known |= {"state": _find_state(folder, ended), "ended": ended}
@@ -70,9 +70,9 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
-    """Load the histories of the run in a folder, or of all runs below it.
+    """Load the history of the run in each folder, or the histories of all runs below it.
 
-    Each has a `name`, and a `group` of runs that differ in the seed alone.
+    Each history has a `name`, and a `group` that is equal for runs that differ only in the seed.
     """
     curves: dict[Path, dict[str, Any]] = {}
     for place in map(resolve_links, places):
@@ -80,7 +80,7 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
         listed = sorted(tables)
         if not listed:
             what = f"no {HISTORY} in it or below it" if place.exists() else "it does not exist"
-            raise FileError(f"{place} holds no run: {what}")
+            raise FileError(f"{place} contains no run: {what}")
         for table in listed:
             history = read_history(table, growing=not (table.parent / MODEL).exists())
             curves[table.parent.resolve()] = {"folder": table.parent, "history": history}
@@ -93,7 +93,7 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _name_by_folder(folders: list[Path]) -> list[tuple[str, ...]]:
-    """Name runs by the parts of their paths that differ, and by their seeds."""
+    """Return names of runs: the parts of their paths that differ, and their seeds."""
     parts = [folder.parts for folder in folders]
     shared = min(len(own) - (2 if own[-1].startswith("seed-") else 1) for own in parts)
     while len({own[:shared] for own in parts}) > 1:
@@ -102,7 +102,7 @@ def _name_by_folder(folders: list[Path]) -> list[tuple[str, ...]]:
 
 
 def _label_by_settings(folders: list[Path]) -> list[str]:
-    """Label runs by the settings in which they differ; a label is empty if they are unknown."""
+    """Return labels of runs: the settings in which they differ, or "" if they are unknown."""
     try:
         abouts = [_read_about(folder) for folder in folders]
         tables = [{"recipe": about["recipe"], **about["settings"]} for about in abouts]

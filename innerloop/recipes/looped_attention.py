@@ -1,7 +1,7 @@
 """One block of linear attention, looped, learns preconditioned gradient descent with one matrix.
 
 Model      P = [0 0; uᵀ 1], Q = diag(A, 0) in every loop: (3) to (5) of gatmiry2024
-Loss       exact over the weights to be found and the query, sampled over the prompts' Gram matrices
+Loss       exact expectation over true weights and query; Gram matrices of prompts are sampled
 Expect     u approaches 0 and the symmetric part of A approaches Σ⁻¹ (theorem 3.2); with few
            examples A also has an antisymmetric part: see the claim gatmiry2024.theorem-A.8
 """
@@ -26,7 +26,7 @@ class LoopedAttentionRecipe(GramRecipe):
     loops: int = parameter(4, "times the block is applied", least=1, most=64)
     shift: bool = parameter(True, "whether u is learned; otherwise u = 0")
     truth: Literal["identity", "inverse"] = parameter(
-        "inverse", "covariance of the weights to be found: I or Σ⁻¹"
+        "inverse", "covariance of the true weights: I or Σ⁻¹"
     )
 
     def build_model(self, generator: torch.Generator) -> LoopedBlock:

@@ -13,7 +13,7 @@ from innerloop.recipes.sequence import RegressionRecipe
 
 
 class LSTMRegressionRecipe(RegressionRecipe):
-    """An LSTM with as many layers and the same width as the GPT-2 it is compared with."""
+    """An LSTM whose default depth and width equal those of `gpt2-regression`, for comparison."""
 
     source: ClassVar[str] = "Fu et al. 2023, section 4.4"
     small: ClassVar = {"d": 2, "n": 3, "batch": 4, "blocks": 2, "width": 8}

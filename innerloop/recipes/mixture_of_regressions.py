@@ -1,7 +1,7 @@
-"""A transformer learns to predict where each example follows one of K hidden weight vectors.
+"""A transformer learns to predict labels that each follow one of K hidden weight vectors.
 
 Target   ⟨x, Σ_k π_k β_k⟩ at the query: the prediction of least squared error if the β_k are known
-Starts   tokens with vectors to start from, as EM needs them, or examples alone
+Starts   prompts contain tokens with start vectors, as EM needs them, or only examples
 Loss     the squared error at the query, relative to the mean square of the target
 """
 
@@ -24,7 +24,7 @@ from innerloop.transformer import join
 
 
 class MixtureOfRegressionsRecipe(PointsRecipe):
-    """An encoder of examples whose query token is read out."""
+    """An encoder of examples that reads its prediction out of the query token."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024)"
     small: ClassVar = {"d": 2, "n": 5, "components": 2, "width": 10, "hidden": 4, "batch": 4}
@@ -36,15 +36,15 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
     signal: float = parameter(1.0, "norm of every weight vector", least=1e-6)
     noise: float = parameter(0.1, "ϑ, standard deviation of the labels' noise", least=0)
     warm: float | None = parameter(
-        None, "distance of the starting vectors from the truth; none: far", least=0
+        None, "distance of start and true vectors; none means independent", least=0
     )
-    starts: bool = parameter(False, "give tokens with vectors to start from")
+    starts: bool = parameter(False, "add tokens with start vectors to prompts")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.start != "random" and not (self.starts and self.noise):
             raise InputError(
-                f"start={self.start} is of EM, which needs vectors and noise: set starts=true and "
+                f"start={self.start} uses EM, which needs vectors and noise: set starts=true and "
                 "noise above 0"
             )
 
@@ -86,7 +86,7 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
         return find_oracle(problem)
 
     def compare(self, read: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
-        """The relative squared error of every instance."""
+        """Compute the relative squared error of every instance."""
         return (read - targets).square().sum(dim=-1) * (self.components / self.signal**2)
 
     def measure(self, model: nn.Module, problem: MixtureProblem) -> dict[str, float]:
@@ -98,8 +98,8 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
 
 
 def find_oracle(problem: MixtureProblem) -> Float[Tensor, "*batch queries"]:
-    """⟨x, Σ_k π_k β_k⟩ at the queries, for equal π."""
+    """Return ⟨x, Σ_k π_k β_k⟩ at the queries, for equal π."""
     if problem.betas is None:
-        raise InputError("the problem does not say its true vectors")
+        raise InputError("expected a problem with its true vectors, got one without")
     shares = problem.x.new_full((problem.components,), 1 / problem.components)
     return (problem.x_query @ problem.betas.mT @ shares.unsqueeze(-1)).squeeze(-1)

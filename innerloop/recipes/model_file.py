@@ -1,4 +1,4 @@
-"""The file of a trained model: its weights, and what they were trained by, with and how."""
+"""The file of a trained model: weights, recipe, settings, and the conditions of the training."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def save_model(
 
 
 def format_command(recipe: Recipe, seed: int, environment: Mapping[str, Any] | None = None) -> str:
-    """Format the command line that repeats this run, under what it ran if that is given."""
+    """Return the command line that repeats a run, with its threads and device if they are known."""
     defaults = type(recipe).from_values({}).values()
     threads = (environment or {}).get("threads", 1)
     device = (environment or {}).get("device", "cpu").partition(" ")[0]
@@ -68,15 +68,16 @@ def format_command(recipe: Recipe, seed: int, environment: Mapping[str, Any] | N
 def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[str, Any]]:
     """Load a trained model from its file: the recipe, the model, and the run's description.
 
-    A file names its recipe. Code is never loaded because a file says so: a recipe that is neither
-    in this package nor registered must be given as `definition`. The model that its settings ask
-    for may not be much larger than the weights in the file, which must fit it and be finite.
+    A file contains the name of its recipe, but code is never imported because a file names it. If
+    the recipe is neither in this package nor registered, it must be passed as `definition`. The
+    model that the settings define must not be much larger than the weights in the file, and the
+    weights must fit the model and be finite.
     """
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
         about = parse_object(metadata["about"])
         name = about["recipe"]
-        require(isinstance(name, str), f"its recipe should be a name, is {shorten(name)}")
+        require(isinstance(name, str), f"its recipe must be a name, got {shorten(name)}")
         _check_description(about)
         if definition is None and ":" in name:
             raise FileError(
@@ -93,12 +94,12 @@ def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[st
         raise
     except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
-        raise FileError(f"{path} does not hold the model it describes: {reason[:500]}") from None
+        raise FileError(f"{path} does not contain the model it describes: {reason[:500]}") from None
     return recipe, model, about
 
 
 def _check_description(about: dict[str, Any]) -> None:
-    """Check the entries of a model file's description that others read."""
+    """Check the entries of a model file's description that other functions use."""
     check_seed(about["seed"])
     require(isinstance(about["settings"], dict), "its settings have no names")
     require(is_number(about.get("seconds", 0.0)), "its seconds are not a number")

@@ -1,7 +1,7 @@
-"""A network learns in context what random networks compute.
+"""A network learns in context to predict the outputs of random networks.
 
-Problems  f drawn from ReLU networks of 3, 4 or 6 layers; examples x ~ N(0, I), y = f(x)
-Tokens    x₁, (x₁, y₁), x₂, …: even tokens repeat x beside their y; the query comes last
+Problems  f is a random ReLU network of 3, 4 or 6 layers; examples have x ~ N(0, I), y = f(x)
+Tokens    x₁, (x₁, y₁), x₂, …: even tokens contain x and y; the query comes last
 Model     the `transformers` library's GPT-2, or a causal transformer of this package
 Loss      (ŷ − f(x))² at every prefix
 """
@@ -23,12 +23,12 @@ from innerloop.recipes.backbone import AttentionKind, Network, build_backbone
 from innerloop.recipes.base import Recipe
 
 EXAMPLES = 1024
-"""Prompts that measures are taken on."""
+"""Number of prompts on which measures are computed."""
 
 
 @dataclass(frozen=True)
 class PrefixObjective:
-    """The mean squared error of the labels at every prefix; the measure is that at the query."""
+    """The mean squared error of the labels over all prefixes; evaluations use the query only."""
 
     recipe: NetworkRegressionRecipe
 
@@ -62,7 +62,7 @@ class PrefixObjective:
 
 
 class NetworkRegressionRecipe(Recipe):
-    """A sequence model on the functions of random networks."""
+    """A sequence model trained on functions of random networks."""
 
     source: ClassVar[str] = "Yang 2025, second paper, experiments (Wu et al. 2024)"
     small: ClassVar = {
@@ -74,9 +74,9 @@ class NetworkRegressionRecipe(Recipe):
 
     d: int = parameter(4, "features", least=1, most=512)
     n: int = parameter(30, "context examples", least=1, most=10_000)
-    layers: int = parameter(3, "layers of the networks that are drawn", least=1, most=100)
+    layers: int = parameter(3, "layers of the random networks", least=1, most=100)
     units: int = parameter(4, "units of their hidden layers", least=1, most=4096)
-    network: Network = parameter("gpt2", "the library's, or this package's")
+    network: Network = parameter("gpt2", "GPT-2 of transformers, or this package's")
     attention: AttentionKind = parameter("softmax", "kind of attention")
     blocks: int = parameter(4, "layers of the model", least=1, most=48)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
@@ -110,7 +110,8 @@ class NetworkRegressionRecipe(Recipe):
         return NetworkRegression(d=self.d, n=self.n, layers=self.layers, width=self.units)
 
     def encode_tokens(self, problem: NetworkProblem) -> Float[Tensor, "batch tokens inputs"]:
-        """Encode problems as tokens of x, y (0 where it is asked for), and 1 where it is."""
+        """Encode problems as tokens of x, y (0 if it is to be predicted) and a flag for such
+        tokens."""
         inputs = torch.cat([problem.x, torch.zeros_like(problem.y), torch.ones_like(problem.y)], -1)
         labelled = torch.cat([problem.x, problem.y, torch.zeros_like(problem.y)], dim=-1)
         pairs = torch.stack([inputs, labelled], dim=-2).flatten(-3, -2)

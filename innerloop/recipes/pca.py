@@ -1,12 +1,12 @@
 """A transformer learns principal components: the leading eigenvectors of XᵀX from X.
 
-Loss       directions: Σ_k min ‖v̂_k ∓ v_k‖², a direction has no sign; printed: ‖V̂ − V‖₂ with the
-           sign of each v_k fixed, as a convex loss needs it: so that ⟨p_k, v_k⟩ ≥ 0 for the vectors
-           p_k of P (Theorem 7), without them so that its sum of entries is not negative;
-           eigenvalues: Σ_k (λ̂_k − λ_k)² of XᵀX/n
-Auxiliary  P of the source: e_j on token j ≤ d, and the starting vector of component k on token k;
-           or none of it, so that the weights themselves must break the tie between v and −v
-Read-out   W̃₀ H W̃₁, with W̃₁ the mean over tokens, or free
+Loss       for directions: Σ_k min ‖v̂_k ∓ v_k‖², because a direction has no sign. As printed in the
+           source: ‖V̂ − V‖₂ with a fixed sign of each v_k, which a convex loss needs. With P, the
+           signs are such that ⟨p_k, v_k⟩ ≥ 0 for the vectors p_k of P (Theorem 7); without P, such
+           that the sum of entries is not negative. For eigenvalues: Σ_k (λ̂_k − λ_k)² of XᵀX/n
+Auxiliary  the matrix P of the source: e_j on token j ≤ d, and the starting vector of component k on
+           token k. Without P, the weights must break the tie between v and −v
+Read-out   W̃₀ H W̃₁, where W̃₁ is the mean over tokens or learned
 Measures   cosine: the mean |cos| of the angles between v̂_k and v_k; subspace: the mean squared sine
            of the principal angles between both spans
 """
@@ -28,7 +28,10 @@ from innerloop.problems.principal_components import PCAProblem, PrincipalCompone
 from innerloop.recipes.points import PointsRecipe, least_over_signs
 
 KNOTS = 128
-"""Knots of a construction to start from: few enough to train, exact to 1e-3."""
+"""Number of knots of the construction whose weights are the initial weights.
+
+They are few enough to train, and the construction is exact to 1e-3.
+"""
 
 
 class PCARecipe(PointsRecipe):
@@ -40,13 +43,15 @@ class PCARecipe(PointsRecipe):
 
     d: int = parameter(5, "features", least=1, most=64)
     n: int = parameter(20, "points", least=1, most=10_000)
-    components: int = parameter(1, "eigenvectors wanted", least=1, most=16)
+    components: int = parameter(1, "number of eigenvectors", least=1, most=16)
     gap: float = parameter(
         0.5, "ratio of each eigenvalue of Σ to the one before; 1: no gap", least=0.01, most=1
     )
-    wanted: Literal["directions", "eigenvalues"] = parameter("directions", "what is read out")
-    fixed: bool = parameter(False, "fix the signs, as the printed loss ‖·‖₂ needs them")
-    auxiliary: bool = parameter(False, "give the auxiliary matrix P beside X")
+    wanted: Literal["directions", "eigenvalues"] = parameter(
+        "directions", "targets of the read-out"
+    )
+    fixed: bool = parameter(False, "fix the signs, as the source's loss ‖·‖₂ needs it")
+    auxiliary: bool = parameter(False, "add the auxiliary matrix P to prompts")
     pooling: Literal["mean", "free"] = parameter("mean", "W̃₁ of the read-out")
 
     def __post_init__(self) -> None:
@@ -54,11 +59,17 @@ class PCARecipe(PointsRecipe):
         if self.components > self.d:
             raise InputError(f"components must be at most d={self.d}, got {self.components}")
         if self.wanted == "eigenvalues" and (self.fixed or self.start != "random"):
-            raise InputError("eigenvalues have no signs and no construction to start from")
+            raise InputError(
+                "eigenvalues have neither signs nor a construction: leave fixed and start out"
+            )
         if self.auxiliary and self.start != "random":
-            raise InputError(f"start={self.start} has vectors of its own: leave auxiliary out")
+            raise InputError(
+                f"start={self.start} already adds starting vectors: leave auxiliary out"
+            )
         if self.auxiliary and self.n < self.d:
-            raise InputError(f"auxiliary needs n ≥ d={self.d}, a token for each e_j; got {self.n}")
+            raise InputError(
+                f"auxiliary needs n ≥ d={self.d}, one token for each e_j, got {self.n}"
+            )
 
     def check(self, problem: PCAProblem) -> None:
         super().check(problem)
@@ -66,7 +77,7 @@ class PCARecipe(PointsRecipe):
         if rank < self.components:
             raise InputError(
                 f"X has rank {rank} in some prompt, which leaves {self.components} leading "
-                f"eigenvectors undetermined: give more points, or points in more directions"
+                f"eigenvectors undetermined: use more points, or points in more directions"
             )
 
     def build_distribution(self) -> PrincipalComponents:
@@ -115,7 +126,7 @@ class PCARecipe(PointsRecipe):
         return read.unflatten(-1, (self.components, self.d))
 
     def find_targets(self, problem: PCAProblem) -> Tensor:
-        """The eigenvalues, or the eigenvectors, with the sign of the printed loss if it is used."""
+        """Return the eigenvalues, or the eigenvectors with fixed signs for the printed loss."""
         values, vectors = solve_eigenproblem(problem)
         if self.wanted == "eigenvalues":
             return values
@@ -125,7 +136,7 @@ class PCARecipe(PointsRecipe):
         return vectors * torch.where(side.sum(dim=-1, keepdim=True) < 0, -1.0, 1.0).to(vectors)
 
     def compare(self, read: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
-        """The loss of every instance."""
+        """Compute the loss of every instance."""
         guess = self.shape_answers(read)
         if self.wanted == "eigenvalues":
             return (guess - targets).square().sum(dim=-1)
@@ -134,7 +145,7 @@ class PCARecipe(PointsRecipe):
         return least_over_signs(guess, targets)
 
     def measure(self, model: nn.Module, problem: PCAProblem) -> dict[str, float]:
-        """Angles between what was found and the eigenvectors, or relative errors of eigenvalues."""
+        """Return angles between predicted and true eigenvectors, or errors of eigenvalues."""
         guess = self.shape_answers(self.predict(model, problem))
         values, vectors = solve_eigenproblem(problem)
         if self.wanted == "eigenvalues":
@@ -146,7 +157,7 @@ class PCARecipe(PointsRecipe):
 def solve_eigenproblem(
     problem: PCAProblem,
 ) -> tuple[Float[Tensor, "*batch k"], Float[Tensor, "*batch k d"]]:
-    """The leading eigenvalues and eigenvectors of XᵀX/n, by torch's eigh in float64."""
+    """Compute the leading eigenvalues and eigenvectors of XᵀX/n by torch's eigh in float64."""
     values, vectors = torch.linalg.eigh(problem.covariance.double())
     k = problem.components
     leading = vectors[..., -k:].flip(-1).mT, values[..., -k:].flip(-1)
@@ -156,7 +167,7 @@ def solve_eigenproblem(
 def measure_sines(
     guess: Float[Tensor, "*batch k d"], truth: Float[Tensor, "*batch k d"]
 ) -> Float[Tensor, ""]:
-    """The mean squared sine of the principal angles between two spans."""
+    """Compute the mean squared sine of the principal angles between two spans."""
     basis = torch.linalg.qr(guess.double().mT)[0]
     cosines = torch.linalg.svdvals(truth.double() @ basis).clamp_max(1.0)
     return (1 - cosines.square()).mean()

@@ -1,12 +1,13 @@
-"""Base classes of recipes for encoders over sets of points, and losses invariant to labelling.
+"""Base classes of recipes for encoders of points, and losses that ignore numbering and signs.
 
-Model   a transformer of the package with free weights: softmax, ReLU or linear attention and an MLP
-        in every layer; tokens hold a point, 1, and a scratch register of zeros up to `width`
-Layers  supervise=all reads out every layer as if it were the last and trains on the mean of their
-        losses, which keeps gradients alive and makes layers comparable with steps
-Lengths shortest=m trains on prompts of m to n points: batch k has the length of step k
-Start   random weights, those of a construction, or near those
-Losses  clusters have no names and directions no sign: a loss is the least over all names or signs
+Model   a transformer of this package with trainable weights: softmax, ReLU or linear attention and
+        an MLP in every layer; tokens contain a point, 1, and zeros as scratch space up to `width`
+Layers  supervise=all applies the read-out to every layer and trains on the mean of the losses. This
+        prevents vanishing gradients and makes layers comparable with the steps of an algorithm
+Lengths shortest=m trains on prompts of m to n points; the step determines the length of a batch
+Start   random weights, the weights of a construction, or weights near these
+Losses  clusters have no numbers and directions no sign, so a loss is minimised over all
+        permutations or signs
 """
 
 from __future__ import annotations
@@ -38,23 +39,26 @@ MAX_NAMES = 6
 RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale", "supervise")
 """Settings that apply to random initial weights only; a construction fixes them."""
 NOISE = 1e-6
-"""Default noise scale of a start near a construction; larger noise makes it diverge."""
+"""Default scale of the noise of a start near a construction; with more noise, training diverges."""
 POOLS = 2**32
 """First seed of pools, so that they differ from the seeds of runs and of held-out data."""
 GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples modulo 1 fill [0, 1) evenly; they determine the prompt lengths of batches."""
+"""The golden ratio, whose multiples modulo 1 determine the prompt lengths of batches.
+
+They fill [0, 1) evenly.
+"""
 
 
 @dataclass(frozen=True)
 class PointsObjective:
-    """The mean loss over a distribution of problems, with further measures."""
+    """The mean loss over a distribution of problems, with additional measures."""
 
     distribution: Distribution
     batch: int
     losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
     """The training loss of each instance, such as a mean over layers."""
     final_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
-    """The evaluated loss of each instance: that of the last layer."""
+    """The evaluated loss of each instance, from the last layer."""
     measures: Callable[[nn.Module, Any], dict[str, float]]
     blank_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
     """The losses of a read-out that is 0 everywhere."""
@@ -75,7 +79,7 @@ class PointsObjective:
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         problem = move(self._held_out, next(model.parameters()).device)
         loss = float(self.final_losses(model, problem).mean())
-        # A run that diverged is told by its loss; measures of infinity have no meaning.
+        # The loss shows that a run diverged; measures of infinite outputs have no meaning.
         more = self.measures(model, problem) if math.isfinite(loss) else {}
         return {"loss": loss, **more}
 
@@ -113,7 +117,7 @@ class PointsRecipe(Recipe, ABC):
     pool: int | None = parameter(
         None, "instances to train on; none means fresh ones in every batch", least=1, most=10**7
     )
-    pool_seed: int | None = parameter(None, "pool: which one; none means 0", least=0, most=10**6)
+    pool_seed: int | None = parameter(None, "seed of the pool; none means 0", least=0, most=10**6)
     supervise: Literal["last", "all"] = parameter(
         "last", "layers whose loss is minimised: the last one, or the mean of all"
     )
@@ -178,20 +182,22 @@ class PointsRecipe(Recipe, ABC):
         if self.shortest is not None and not self.shortest <= self.n:
             raise InputError(f"shortest must be at most n={self.n}, got {self.shortest}")
         if self.shortest is not None and self.pooled_tokens is not None:
-            raise InputError("weights for each point fit one length alone: leave shortest out")
+            raise InputError(
+                "a read-out with one weight per point fits only one length: leave shortest out"
+            )
         if self.pool_seed is not None and self.pool is None:
-            raise InputError("there is no pool whose seed pool_seed could be: leave it out")
+            raise InputError("pool_seed is the seed of a pool, which is not set: leave it out")
         if self.noise_scale is not None and self.start != "near":
             raise InputError(f"start={self.start} does not use noise_scale: leave it out")
         if self.start != "random":
             for name in RANDOM_ONLY:
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     raise InputError(
-                        f"start={self.start} has the construction's {name}: leave it out"
+                        f"start={self.start} uses the construction's {name}: leave it out"
                     )
         if self.start == "random" and self.width < self._named_width:
             raise InputError(
-                f"width must be at least {self._named_width}, what a token holds, got {self.width}"
+                f"width must be at least {self._named_width}, the size of a token, got {self.width}"
             )
 
     @property
@@ -286,7 +292,7 @@ class PointsRecipe(Recipe, ABC):
         """Raise `InputError` for problems that no model of this recipe can answer."""
         if problem.d != self.d:
             raise InputError(
-                f"the model was made for points of {self.d} features, got {problem.d}: choose or "
+                f"the model was trained on points of {self.d} features, got {problem.d}: choose or "
                 f"project to {self.d} of them, or train with d={problem.d}"
             )
 
@@ -302,7 +308,7 @@ class PointsRecipe(Recipe, ABC):
 
 
 def cut_points(problem: Any, points: int) -> Any:
-    """Cut every prompt to its first points, with their labels."""
+    """Return the problem with only the first points of every prompt, and their labels."""
     parts = {"x": problem.x[..., :points, :]}
     for name in ("y", "labels"):
         if (values := getattr(problem, name, None)) is not None:
@@ -324,7 +330,9 @@ def least_over_names(
     """Return the mean cross-entropy of the labels, minimised over permutations of the clusters."""
     clusters = logits.shape[-1]
     if clusters > MAX_NAMES:
-        raise InputError(f"at most {MAX_NAMES} clusters can be named in every way, got {clusters}")
+        raise InputError(
+            f"all permutations are tried for at most {MAX_NAMES} clusters, got {clusters}"
+        )
     hot = torch.nn.functional.one_hot(labels.long(), clusters).to(logits)
     costs = -(hot.mT @ logits.log_softmax(dim=-1)) / logits.shape[-2]
     orders = torch.tensor(list(itertools.permutations(range(clusters))), device=logits.device)

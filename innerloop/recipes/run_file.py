@@ -1,7 +1,7 @@
 """Write `run.json`, which describes a run for people and for `innerloop runs`.
 
-It is written when a run begins or goes on, and when it ends. Whether a run is under way is not in
-it, since a kill could not change that: the lock of its folder says so.
+It is written when a run starts or is resumed, and when it ends. It does not state whether the run
+is in progress, because it cannot be updated when the process is killed: see the lock of the folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RunFile:
         self._store()
 
     def finish(self, ended: str, remark: str) -> None:
-        """Write the reason for which the run ended."""
+        """Write the reason why the run ended."""
         self.content = {**(self.content or {}), "ended": ended, "remark": remark}
         self._store()
 

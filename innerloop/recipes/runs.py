@@ -1,7 +1,7 @@
-"""Find training runs on disk, wherever they were made, and load the results of finished runs.
+"""Find training runs on disk, in all folders, and load the results of finished runs.
 
-A run in a folder of the user's choice (`train -o`) leaves a note among the results, so that a
-report knows it; a note whose run is gone is passed over.
+A run in a folder of the user's choice (`train -o`) writes a note among the results, so that reports
+can find it. Notes of deleted runs are ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DamageListener = Callable[[str, str], None]
 
 
 def note_run(root: Path, folder: Path) -> None:
-    """Write a note below `root` that points to the run in `folder`, if that is elsewhere."""
+    """Write a note below `root` that points to the run in `folder`, unless it is below `root`."""
     whole = folder.resolve()
     if whole.is_relative_to(root.resolve()):
         return
@@ -49,7 +49,7 @@ def note_run(root: Path, folder: Path) -> None:
 def find_model(path: Path) -> Path:
     """Find the model file of a run: in the folder itself, or in its one `seed-…` folder.
 
-    Links in the path that the user named are replaced, so that no other link needs to be followed.
+    Symbolic links in the user's path are resolved first; no other link is followed.
     """
     path = resolve_links(path)
     if not path.is_dir():
@@ -60,21 +60,21 @@ def find_model(path: Path) -> Path:
     if len(seeds) == 1:
         return seeds[0] / MODEL
     if seeds:
-        raise InputError(f"{path} holds {len(seeds)} runs: name one, such as {seeds[0]}")
+        raise InputError(f"{path} contains {len(seeds)} runs: name one, such as {seeds[0]}")
     raise FileError(f"{path} contains no finished run: it has no file {MODEL}")
 
 
 def load_finished_runs(
     root: Path, notice: DamageListener = lambda place, reason: None
 ) -> Iterator[dict[str, Any]]:
-    """Load every finished run under `root` and noted there: its description and its history.
+    """Yield description and history of every finished run below `root`, or noted there.
 
-    One that is damaged, or is no run of this package, is left out and told to `notice`.
+    Runs that are damaged or not from this package are skipped and reported to `notice`.
     """
     for folder, place in find_folders(resolve_links(root), [MODEL], notice):
         try:
             yield {**_load_run(folder / MODEL), "folder": place}
-        except Exception as error:  # whatever a file holds, it must not cost the others
+        except Exception as error:  # a damaged file must not prevent loading the others
             reason = str(error).partition("\n")[0]
             known = isinstance(error, FileError)
             notice(place, reason if known else f"{type(error).__name__}: {reason}")
@@ -84,7 +84,7 @@ def read_description(path: Path) -> dict[str, Any]:
     """Read the description of the run from a model file."""
     metadata, _ = sealed.read(path, format=FORMAT, version=VERSION)
     if "about" not in metadata:
-        raise FileError(f"{path} is damaged: it does not say what was trained")
+        raise FileError(f"{path} is damaged: it does not contain the name of a recipe")
     try:
         about = parse_object(metadata["about"])
         _check_description(about)
@@ -128,14 +128,14 @@ def _check_description(about: dict[str, Any]) -> None:
 def find_folders(
     root: Path, signs: Iterable[str], notice: DamageListener
 ) -> Iterator[tuple[Path, str]]:
-    """Find the folders with one of these files, and how each is shown: elsewhere by its path."""
+    """Yield the folders that contain one of these files, each with its path for display."""
     signs = tuple(signs)
     for folder in sorted({path.parent for sign in signs for path in root.glob(f"**/{sign}")}):
         yield folder, str(folder.relative_to(root))
     for note in sorted(root.glob(f"{NOTES}/*.json")):
         try:
             place = Path(read_object(note)["folder"])
-            # Not `**`: a note must not send the search over a whole disk.
+            # Not `**`, because a note could make the search read a whole disk.
             patterns = [f"{depth}{sign}" for sign in signs for depth in ("", "*/", "*/*/")]
             folders = sorted({path.parent for each in patterns for path in place.glob(each)})
         except (OSError, FileError, KeyError, TypeError, ValueError) as error:

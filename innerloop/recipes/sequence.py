@@ -1,8 +1,8 @@
 """Base classes of recipes for networks that read a prompt token by token.
 
 Tokens   prompt (4.2) of R. Liu et al. 2025 without the register β: x, y (0 on odd tokens), odd
-Answers  predictions at every x, from the examples before it
-Loss     (ŷ − y)² at the query alone, or at every prefix
+Answers  a prediction at every x, from the examples before it
+Loss     (ŷ − y)² at the query only, or at every prefix
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innerloop.transformer import Layout
 
 
 class SequenceRecipe(Recipe, ABC):
-    """A network for prompts of d features; another base class defines the problems."""
+    """A recipe for a network on prompts of d features; other base classes define the problems."""
 
     is_network: ClassVar[bool] = True
 
@@ -42,7 +42,7 @@ class SequenceRecipe(Recipe, ABC):
 
     @abstractmethod
     def build_network(self, inputs: int) -> nn.Module:
-        """Build the network with fresh weights, for tokens of `inputs` numbers."""
+        """Build the network with random weights, for tokens of `inputs` numbers."""
 
     def build_model(self, generator: torch.Generator) -> nn.Module:
         # Libraries draw from the global generator, which is restored afterwards.
@@ -76,7 +76,7 @@ class GPT2BackboneRecipe(SequenceRecipe, ABC):
 
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     longest: int | None = parameter(
-        None, "examples that have position embeddings; none means n", least=1, most=100_000
+        None, "number of examples with position embeddings; none means n", least=1, most=100_000
     )
 
     def build_network(self, inputs: int) -> GPT2:
@@ -96,9 +96,9 @@ class GPT2BackboneRecipe(SequenceRecipe, ABC):
 
 
 class RegressionRecipe(SequenceRecipe, ABC):
-    """Linear regression without noise, w ~ N(0, I), with Σ of a given condition number.
+    """A recipe for linear regression without noise, with w ~ N(0, I) and condition number κ of Σ.
 
-    Unless that is 1, the eigenvectors of Σ are drawn for every prompt, as Fu et al. do.
+    If κ > 1, the eigenvectors of Σ are drawn at random for every prompt, as in Fu et al. 2023.
     """
 
     kappa: float = parameter(1.0, "condition number of Σ, rotated for every prompt", least=1)

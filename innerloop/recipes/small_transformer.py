@@ -1,21 +1,21 @@
-"""Small TF: a causal ReLU transformer of free weights learns sparse recovery in context.
+"""Small TF: a causal ReLU transformer with trainable weights learns sparse recovery in context.
 
 Model      a transformer on registers x, y, beta, odd (prompt (4.2)), width 2d + 2, with a linear, a
            query or the constructed query read-out; its stream is not normalised
-Start      random weights as in the paper; random ones that treat all features alike; those of
-           LISTA-VM by Theorem 4.1; or near those
-Sharing    gradients are averaged over features for the first steps (`training.symmetry`): problems
-           with renamed features are equally likely, so no feature has to learn alone what all of
-           them need. It favours no algorithm, but learning depends on it: three layers on the
-           paper's problem have a loss of 1.31 after 1,500 steps, and 1.85 without it; with labels
-           in the loss, not β, 1.46 and 2.23 (LISTA-VM of three layers: 1.11)
-Loss       (ŷ − y)² at the query as in the paper, or at every prefix (which trains on n + 1 problems
-           for the price of one). Or ‖β̂ − β‖², as the paper trains its baselines: a query read-out
-           predicts ŷ = ⟨β̂, x⟩, so this is (ŷ − y)² in expectation over query points x, without the
-           noise of one x, as far as β̂ does not depend on it
+Start      random weights as in the paper; random weights that treat all features alike; the weights
+           of LISTA-VM by Theorem 4.1; or weights near these
+Sharing    gradients are averaged over features for the first steps (`training.symmetry`). Problems
+           with permuted features are equally probable, so all features have to learn the same.
+           Sharing favours no algorithm, but it speeds up learning: on the paper's problem, three
+           layers have a loss of 1.31 after 1,500 steps, and 1.85 without sharing; with labels in
+           the loss instead of β, 1.46 and 2.23 (LISTA-VM of three layers: 1.11)
+Loss       (ŷ − y)² at the query as in the paper, or at every prefix, which trains on n + 1 problems
+           at the cost of one. Or ‖β̂ − β‖², as the paper trains its baselines: a query read-out
+           predicts ŷ = ⟨β̂, x⟩, so if β̂ does not depend on the query x, this is the expectation of
+           (ŷ − y)² over x, without the noise of a single x
 Growth     the first layers are trained alone, then copied to double the depth and trained further,
-           and so on: a layer starts from what an earlier one learned of an iteration (stacking,
-           L. Gong et al. 2019), and most steps cost a fraction
+           and so on (stacking, L. Gong et al. 2019). A new layer starts from the weights of a
+           trained one, and most steps are cheaper than with all layers
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ from innerloop.training.symmetry import (
 from innerloop.transformer import Transformer
 
 BOUND = 20.0
-"""B of the construction, a few standard deviations of ⟨β, x⟩. A larger B is safer to run but not to
-train: B multiplies the error in a weight next to it."""
+"""The bound B of the construction, a few standard deviations of ⟨β, x⟩.
+
+A larger B covers more data but is harder to train, because errors of some weights are multiplied by
+B.
+"""
 
 
 class SmallTransformerRecipe(SparseRecipe):
     """Small TF with the paper's sizes.
 
-    MLPs of twice the width have room for a soft threshold, which takes 4d units.
+    MLPs have twice the width of the stream, because a soft threshold takes 4d hidden units.
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6"
@@ -107,7 +110,7 @@ class SmallTransformerRecipe(SparseRecipe):
         as_built = self.heads == 4 and self.hidden in (None, 4 * self.d)
         if self.start in built and not as_built:
             raise InputError(
-                f"start={self.start} needs heads=4 and 4d hidden units, like the construction"
+                f"start={self.start} needs heads=4 and 4d hidden units, as the construction has"
             )
         for name in ("gammas", "thetas"):
             values = getattr(self, name)
@@ -115,7 +118,7 @@ class SmallTransformerRecipe(SparseRecipe):
                 raise InputError(f"{name} must be {self.blocks} numbers, one for each layer")
         if self.supervision == "weights" and self.readout == "linear":
             raise InputError(
-                "a linear read-out has no β̂: set supervision=labels or another readout"
+                "a linear read-out does not compute β̂: set supervision=labels or another readout"
             )
         if self.emphasis and not self.prefixes:
             raise InputError("prefixes=false does not use emphasis: leave it out")
@@ -128,7 +131,7 @@ class SmallTransformerRecipe(SparseRecipe):
         if self.start in ("construction", "near"):
             raise InputError(f"start={self.start} does not use sharing: leave it out")
         if self.fixed is not None:
-            raise InputError("with a fixed X features are not interchangeable: set sharing=0")
+            raise InputError("with a fixed X, features are not interchangeable: set sharing=0")
 
     def _check_growth(self) -> None:
         if self.growth is None:
@@ -148,8 +151,8 @@ class SmallTransformerRecipe(SparseRecipe):
     def construction(self) -> ListaVMConstruction:
         """The construction of LISTA-VM, for its layout and the starts `construction` and `near`.
 
-        The default steps are safe for most X at any prefix: after one example, an eigenvalue of
-        XᵀX/(2m+1) is ‖x‖²/3, near d/3.
+        The default step sizes are small enough for most X at any prefix: after one example, an
+        eigenvalue of XᵀX/(2m+1) is ‖x‖²/3, near d/3.
         """
         eye = torch.eye(self.d, dtype=torch.float64)
         gammas = torch.tensor([2 / self.d]) if self.gammas is None else self.gammas
@@ -188,7 +191,7 @@ class SmallTransformerRecipe(SparseRecipe):
         return machine
 
     def prepare_model(self, model: nn.Module, step: int) -> None:
-        """Set the depth for this step; new layers are copied once, before their first step."""
+        """Set the depth for this step; new layers are copies, made before their first step."""
         if self.growth is None:
             return
         assert isinstance(model, Decoder)
@@ -202,7 +205,7 @@ class SmallTransformerRecipe(SparseRecipe):
 
     @cached_property
     def _orbits(self) -> dict[str, Orbits]:
-        """The orbits of every weight of the model; a query read-out has a row for each feature."""
+        """The orbits of every weight of the model; a query read-out has one row per feature."""
         machine = self._build_machine(torch.Generator())
         by_name = {
             f"machine.{name}": orbits for name, orbits in find_orbits(machine, self.support).items()
@@ -228,7 +231,7 @@ class SmallTransformerRecipe(SparseRecipe):
         errors = self.weight_errors if self.supervision == "weights" else labels.label_errors
 
         def errors_before_lost(model: nn.Module, problem: RegressionProblem) -> Tensor:
-            """Errors after the last layer at which every stream is still below LOST."""
+            """Return the errors after the last layer at which every stream is still below LOST."""
             assert isinstance(model, Decoder)
             full_depth, prompt = model.depth, self.construction.prompt(problem)
             try:
@@ -247,7 +250,7 @@ class SmallTransformerRecipe(SparseRecipe):
         )
 
     def weight_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
-        """‖β̂ − β‖² at every prefix."""
+        """Compute ‖β̂ − β‖² at every prefix."""
         assert isinstance(model, Decoder)
         assert problem.weights is not None
         weights = model.read_weights(model.compute_stream(self.construction.prompt(problem)))

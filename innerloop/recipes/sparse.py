@@ -1,7 +1,7 @@
-"""Base classes and objectives of recipes for sparse recovery: the loss on β, the loss on labels.
+"""Base classes and objectives of recipes for sparse recovery, with a loss on β or on labels.
 
-Fixed X: one X for all instances, drawn from a seed. Varying X: a fresh X for each instance, where
-the paper has 100 in an epoch of 50,000 instances.
+With a fixed X, all instances share one X drawn from a seed. With a varying X, every instance has a
+new X, whereas the paper uses 100 in an epoch of 50,000 instances.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import Recipe
 
 OVERFLOW = 1e4
-"""Squared error above which a prompt counts as overflowed. The stream is not normalised, and layers
-add terms cubic in it: on a rare prompt it leaves the range of float32 within a few layers."""
+"""Squared error above which a prompt counts as overflowed.
+
+The stream is not normalised, and layers add terms that are cubic in it, so that on a rare prompt it
+leaves the range of float32 within a few layers.
+"""
 LARGE, LOST = 1e2, 1e8
-"""Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
-a model diverges is learned from but does not dominate the others. Above LOST, float32 cannot hold
-the gradient of a stream."""
+"""Limits of errors in training.
+
+An error e above LARGE counts as LARGE (1 + log(e / LARGE)), so that a prompt on which the model
+diverges has a gradient but does not dominate the others. Above LOST, the gradient of a stream
+overflows in float32.
+"""
 STRETCHED_SHARE = 0.03
 """Share of the prompts of a batch whose X is scaled up, if `stretch` is not 1."""
 PromptFunction = Callable[[nn.Module, RegressionProblem], Tensor]
@@ -38,7 +44,7 @@ PromptFunction = Callable[[nn.Module, RegressionProblem], Tensor]
 
 @dataclass(frozen=True)
 class HeldOutObjective:
-    """Training batches of a distribution, and a fixed set of held-out examples."""
+    """An objective with batches from a distribution and a fixed set of held-out examples."""
 
     distribution: Distribution
     batch: int
@@ -68,7 +74,7 @@ class HeldOutObjective:
 
 @dataclass(frozen=True)
 class WeightObjective(HeldOutObjective):
-    """E ‖β̂ − β‖², as the paper trains its baselines.
+    """The loss E ‖β̂ − β‖², as for the paper's baselines.
 
     Queries are N(0, I), so this is the expected label loss; the measure `label` is the label loss
     on the sampled queries.
@@ -92,12 +98,14 @@ class WeightObjective(HeldOutObjective):
 
 @dataclass(frozen=True)
 class LabelObjective(HeldOutObjective):
-    """E (ŷ − y)² at the query alone, as the paper trains its transformers, or at every prefix."""
+    """The loss E (ŷ − y)² at the query only, as in the paper's transformers, or at every prefix."""
 
     examples: ClassVar[int] = 1024
     predict: PromptFunction
-    """Predicts the labels of all examples and the query, each from the examples before it:
-    batch × (n + 1)."""
+    """Function that predicts the labels of all examples and the query: batch × (n + 1).
+
+    Each prediction uses only the examples before.
+    """
     prefixes: bool
     training_errors: PromptFunction | None = None
     """Function for the errors to minimise at every prefix; None for squared label errors."""

@@ -16,9 +16,9 @@ NOT_BEGUN = {"state": "not begun", "remark": "", "step": None, "loss": None}
 
 
 def survey_sweep(sweep: Sweep) -> dict[str, Any]:
-    """Describe a sweep and each of its runs; a damaged run is listed with the reason.
+    """Return a description of a sweep and its runs; a damaged run is listed with the reason.
 
-    The best run is the finished one of the lowest loss at the end, None where none is finished.
+    The best run is the finished run with the lowest final loss, or None.
     """
     runs = [_survey_run(sweep, run) for run in sweep.runs]
     ended = [run for run in runs if run["state"] == "finished"]
@@ -28,7 +28,7 @@ def survey_sweep(sweep: Sweep) -> dict[str, Any]:
 
 
 def _survey_run(sweep: Sweep, run: PlannedRun) -> dict[str, Any]:
-    """Describe one run: its settings, state, last measures and history."""
+    """Return a description of one run: its settings, state, last measures and history."""
     known = describe_folder(run.folder) if run.folder.is_dir() else NOT_BEGUN
     about = {name: known[name] for name in NOT_BEGUN}
     history: list[dict[str, float]] = []
@@ -39,7 +39,7 @@ def _survey_run(sweep: Sweep, run: PlannedRun) -> dict[str, Any]:
         if (run.folder / HISTORY).exists():
             growing = not (run.folder / MODEL).exists()
             history = read_history(run.folder / HISTORY, growing=growing)
-    except Exception as error:  # whatever a file holds, it must not cost the other runs
+    except Exception as error:  # a damaged file must not prevent listing the other runs
         reason = str(error) if isinstance(error, InputError) else describe_failure(error)
         about |= {"state": "damaged", "remark": reason.partition("\n")[0]}
     if about["state"] == "damaged":

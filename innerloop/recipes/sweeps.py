@@ -1,8 +1,8 @@
-"""Sweeps: one recipe with every combination of some settings, and several seeds of each.
+"""Sweeps: a recipe with every combination of some settings, and several seeds for each combination.
 
-A sweep is a folder: `sweep.json` says what it is, each run has a folder of its own below it, named
-by its settings and its seed, and `sweep.csv` has a row per run. The table is made from the folders
-of the runs alone, and has no times: it is the same however often a sweep was stopped.
+A sweep is a folder. `sweep.json` describes it, each run has a subfolder named by its settings and
+seed, and `sweep.csv` has one row per run. The table is made only from the folders of the runs and
+contains no times, so that it does not depend on how often the sweep was stopped.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Sweep:
         return {**about, "grid": grid, "seeds": list(self.seeds)}
 
     def write(self) -> Sweep:
-        """Write what the sweep is, with the values and seeds that its folder has; returns both.
+        """Write the plan of the sweep to its folder; return it with the values already there.
 
-        Values and seeds may be added, nothing else changed.
+        Values and seeds may be added to an existing sweep; nothing else may change.
         """
         path = self.folder / SWEEP_FILE
         whole = self._add_to(path) if path.exists() else self
@@ -113,13 +113,15 @@ class Sweep:
         return whole
 
     def _add_to(self, path: Path) -> Sweep:
-        """Merge this sweep with the one in a file, without importing what the file names."""
+        """Merge this sweep with the one in a file, without importing the file's recipe."""
         there, here = _read_values(path), self.as_dict()
         both = [{name: each[name] for name in ("settings", "recipe")} for each in (there, here)]
         check_same_training(path, *both)
         if list(there["grid"]) != list(self.grid):
             names = ", ".join(there["grid"])
-            raise FileError(f"{path} is a sweep over {names}: name the same, or another folder")
+            raise FileError(
+                f"{path} is a sweep over {names}: pass the same settings, or another folder"
+            )
         grid = {
             name: list({json.dumps(v): v for v in (*there["grid"][name], *values)}.values())
             for name, values in here["grid"].items()
@@ -164,9 +166,9 @@ def is_sweep(folder: Path) -> bool:
 
 
 def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
-    """Read what a sweep is from its folder.
+    """Read the plan of a sweep from its folder.
 
-    Code is never loaded because a file says so: a recipe that somebody wrote must be given as
+    Code is never imported because a file names it: a user-defined recipe must be passed as
     `definition`.
     """
     folder = resolve_links(folder)
@@ -175,7 +177,7 @@ def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
     name = values["recipe"]
     if ":" in name and definition is None:
         raise FileError(
-            f"{path}: it is trained by {name!r}, a user-defined recipe: pass --definition {name} "
+            f"{path} is trained by {name!r}, a user-defined recipe: pass --definition {name} "
             "(it will be imported and run)"
         )
     try:
@@ -253,13 +255,13 @@ class SweepResult:
             import pandas  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise MissingLibraryError(
-                "a data frame needs the pandas library: pip install pandas; without it, `rows` "
-                "has the same"
+                "a data frame needs the pandas library: pip install pandas; without it, use "
+                "`rows`, which has the same values"
             ) from None
         return pandas.DataFrame(self.rows)
 
     def summarise(self) -> list[dict[str, Any]]:
-        """Summarise the runs of each point of the grid: number ended, mean and best loss."""
+        """Return the number of ended runs, mean and best loss for each point of the grid."""
         summaries = []
         for point in self.sweep.points:
             own = [row for row in self.rows if all(row[k] == v for k, v in point.items())]

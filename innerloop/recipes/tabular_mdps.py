@@ -1,6 +1,6 @@
-"""A network learns to plan in tabular decision processes from UCB-VI, or from the best actions.
+"""A network learns to plan in tabular decision processes by imitating UCB-VI or the best action.
 
-Setting  random processes (flat Dirichlet transitions, uniform rewards), or the river that is swum
+Setting random processes (uniform Dirichlet transitions, uniform rewards), or RiverSwim
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from innerloop.recipes.decisions import DecisionRecipe, Steps
 
 
 class TabularMDPsRecipe(DecisionRecipe):
-    """Games in decision processes, played and labelled."""
+    """A network that imitates an expert in games of tabular decision processes."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023)"
     small: ClassVar = {
@@ -48,7 +48,7 @@ class TabularMDPsRecipe(DecisionRecipe):
             )
         if self.problem == "river" and (self.arms != 2 or self.states < 2):
             raise InputError(
-                "a river has 2 actions and at least 2 states, got "
+                "RiverSwim has 2 actions and at least 2 states, got "
                 f"arms={self.arms}, states={self.states}"
             )
 
@@ -80,7 +80,7 @@ class TabularMDPsRecipe(DecisionRecipe):
     def describe_actions(
         self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
-        """Describe actions with the step and the state that they were chosen in."""
+        """Encode actions together with the step and the state in which they were chosen."""
         hot = torch.nn.functional.one_hot(actions, self.arms).to(shown)
         return torch.cat([shown, hot], dim=-1)
 
@@ -94,7 +94,7 @@ class TabularMDPsRecipe(DecisionRecipe):
     def check_environment(self, environment: Environment) -> None:
         if not isinstance(environment, TabularMDP):
             kind = type(environment).__name__
-            raise OutOfRangeError(f"{self.name} plays in decision processes, got {kind}")
+            raise OutOfRangeError(f"{self.name} expects decision processes to play in, got {kind}")
         self._check_sizes(environment.horizon, environment.states, environment.actions)
 
     def _check_sizes(self, horizon: int, states: int, arms: int) -> None:

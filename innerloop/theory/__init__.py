@@ -1,5 +1,5 @@
 """Closed forms, without sampling: exact expectations, optimal weights, bounds.
 
-Quadrature rules and formulas that claims and training objectives compare with or build on belong
-here; no problems and no trained models. Imports only the foundation modules.
+This folder contains the quadrature rules and formulas that claims and training objectives use. It
+contains no problems and no trained models, and imports only the foundation modules.
 """

@@ -1,10 +1,11 @@
 """Quadrature over a Wishart matrix, exact for polynomials of its entries, at any n.
 
-Rule       G = T Tᵀ / n has the law of (1/n) Σ x xᵀ, n columns x ~ N(0, I), when T (d×n, below the
-           diagonal) has standard normals below its diagonal and chi-distributed T_ii with n − i + 1
-           degrees of freedom on it (Bartlett): d(d+1)/2 numbers, or fewer, instead of nd
+Rule       G = (1/n) Σ x xᵀ with n columns x ~ N(0, I) has the same distribution as T Tᵀ / n, where
+           T (d×n) is lower triangular, with standard normals below the diagonal, and T_ii is
+           chi-distributed with n − i + 1 degrees of freedom (Bartlett). This takes at most
+           d(d+1)/2 random numbers instead of nd
 Nodes      Gauss–Hermite for the normals, Gauss–Laguerre for the T_ii². A polynomial of G is even in
-           each column of T, so a term odd in T_ii is odd in a normal as well, and sums to 0
+           each column of T, so a term that is odd in T_ii is also odd in a normal and sums to 0
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from innerloop.theory.gaussian import MAX_POINTS
 def bartlett_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
-    """Matrices G and weights whose weighted sum is the expectation of any polynomial of at most
-    this degree in the entries of G, the average of n outer products of N(0, I) columns."""
+    """Return matrices G and weights for expectations of polynomials in the entries of G.
+
+    G is the average of n outer products of N(0, I) columns with d entries. The weighted sum over
+    the matrices equals the expectation of every polynomial of at most this degree.
+    """
     if d < 1 or n < 1 or degree < 0:
         raise InputError(f"expected d, n ≥ 1 and degree ≥ 0, got {d}, {n} and {degree}")
     places = [(i, j) for i in range(d) for j in range(min(i + 1, n))]
@@ -46,12 +50,12 @@ def bartlett_rule(
 
 
 def _normal_rule(degree: int) -> tuple[Tensor, Tensor]:
-    """Gauss rule for a standard normal, exact up to degree 2 · degree."""
+    """Return the Gauss rule for a standard normal that is exact up to degree 2 · degree."""
     nodes, mass = np.polynomial.hermite_e.hermegauss(degree + 1)
     return torch.from_numpy(nodes), torch.from_numpy(mass / mass.sum())
 
 
 def _chi_rule(freedom: int, degree: int) -> tuple[Tensor, Tensor]:
-    """Gauss rule for a chi-distributed variable, exact up to `degree` in its square."""
+    """Return the Gauss rule for a chi variable that is exact up to `degree` in its square."""
     nodes, mass = roots_genlaguerre(degree // 2 + 1, freedom / 2 - 1)
     return torch.from_numpy(np.sqrt(2 * nodes)), torch.from_numpy(mass / mass.sum())

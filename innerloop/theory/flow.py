@@ -1,11 +1,12 @@
 """Gradient flow on an exact loss, dθ/dt = −∇L(θ), as an ordinary differential equation.
 
-Setting    the in-context loss L(A, u) of a looped block, x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹): whitened,
-           B = Σ*^½ A Σ*^½ and v = Σ*^½ u, it is `Looped.loss(B, v)`, and ∇_A L = Σ*^½ ∇_B L Σ*^½
-Integrator scipy's, with adaptive steps; gradients by autograd. Members of a batch do not interact,
-           so that one integration serves all of them
-Isotropic  Σ* = I: A = aI keeps this form, da/dt = −(1/d) dL/da, where L is a polynomial with exact
-           rational coefficients; d can have any size
+Setting    L(A, u) is the in-context loss of a looped block, with x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹). In
+           whitened weights B = Σ*^½ A Σ*^½ and v = Σ*^½ u, it is `LoopedLoss.loss(B, v)`, and
+           ∇_A L = Σ*^½ ∇_B L Σ*^½
+Integrator SciPy's, with adaptive steps; autograd computes the gradients. Members of a batch do not
+           interact, so a single integration handles all of them
+Isotropic  with Σ* = I, an A of the form aI keeps this form, and da/dt = −(1/d) dL/da. L is then a
+           polynomial with exact rational coefficients, for d of any size
 Source     gatmiry2024, Theorem 3.3
 """
 
@@ -28,15 +29,15 @@ from innerloop.errors import InputError
 from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
 Loss = Callable[[Tensor], Tensor]
-"""A differentiable loss; leading dimensions of its argument that its result keeps are a batch."""
+"""A differentiable loss; leading dimensions that argument and result share are a batch."""
 MAX_EVALUATIONS = 50_000
-"""Limit on gradients: a flow that needs more diverges, or its method is unsuitable."""
+"""Largest number of gradients; a flow that needs more diverges, or the method is unsuitable."""
 Method = Literal["RK45", "DOP853", "Radau", "BDF", "LSODA"]
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Points of the flow at the requested times, and the loss there."""
+    """The points of a gradient flow at the requested times, and the losses there."""
 
     times: Float[Tensor, " times"]
     points: Float[Tensor, "times ..."]
@@ -63,10 +64,16 @@ def gradient_flow(
     atol: float = 1e-10,
     method: Method = "LSODA",
 ) -> Trajectory:
-    """Integrate the gradient flow from `start` at time 0 through increasing `times`.
+    """Integrate the gradient flow of a loss.
 
-    `rtol` and `atol` bound the error of a step. `LSODA` switches to an implicit method where the
-    loss is stiff, far steeper in one direction than in another.
+    Args:
+        loss: The differentiable loss.
+        start: The point at time 0.
+        times: The times of the returned points, increasing and at least 0.
+        rtol: Bound of the relative error of a step.
+        atol: Bound of the absolute error of a step.
+        method: A method of `scipy.integrate.solve_ivp`. `LSODA` uses an implicit method where
+            the flow is stiff: if the loss is much steeper in one direction than in another.
     """
     shape = start.shape
 
@@ -124,8 +131,10 @@ def _integrate(
 
 
 def unwhitened_loss(law: LoopedLoss, covariance: Float[Tensor, "d d"]) -> Loss:
-    """The loss as a function of weights that are not whitened: A (…, d, d), or A above the row uᵀ
-    (…, d + 1, d)."""
+    """Return the loss as a function of weights that are not whitened.
+
+    Its argument is A, of shape (…, d, d), or A with uᵀ as a last row, of shape (…, d + 1, d).
+    """
     d = law.d
     if covariance.shape != (d, d):
         raise InputError(f"expected a {d}×{d} covariance, got {tuple(covariance.shape)}")
@@ -150,7 +159,7 @@ def unwhitened_loss(law: LoopedLoss, covariance: Float[Tensor, "d d"]) -> Loss:
 def isotropic_flow(
     d: int, n: int, loops: int, start: float, times: Float[Tensor, " times"]
 ) -> Trajectory:
-    """Integrate a and the loss along the flow of A = aI, Σ* = I, u = 0, in any dimension."""
+    """Integrate the flow of a scalar a, where A = aI, Σ* = I and u = 0, in any dimension d."""
     if d < 1 or n < 1 or loops < 1:
         raise InputError(f"expected d, n and loops ≥ 1, got {d}, {n} and {loops}")
     # Expand around a = 1, where the loss is small: no digits are lost however large n is.

@@ -1,8 +1,8 @@
 """Quadrature over independent standard normals, exact for polynomials.
 
 A Gauss–Hermite rule with m nodes integrates every polynomial of degree 2m − 1 in one variable. The
-product rule does so in each of its variables, so that a polynomial of tokens is integrated directly
-from its definition, without formulas for moments: m^variables points.
+product rule is exact up to this degree in each variable and has m^variables points. It integrates a
+polynomial of tokens directly from its definition, without formulas for moments.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 MAX_POINTS = 2_000_000
-"""Largest quadrature rule; a larger one is an error."""
+"""Largest number of points of a quadrature rule; a larger rule raises an error."""
 
 
 def product_rule(
     variables: int, degree: int
 ) -> tuple[Float[Tensor, "points variables"], Float[Tensor, " points"]]:
-    """Points and weights whose weighted sum is the expectation over N(0, I) of any polynomial of
-    at most this degree in each variable."""
+    """Return points and weights for expectations of polynomials over N(0, I).
+
+    The weighted sum equals the expectation of every polynomial of at most this degree in each
+    variable.
+    """
     if variables < 1 or degree < 0:
         raise InputError(f"expected variables ≥ 1 and degree ≥ 0, got {variables} and {degree}")
     count = degree // 2 + 1

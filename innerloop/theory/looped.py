@@ -4,9 +4,9 @@ Setting    x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹), Σ = (1/n) Σᵢ xᵢxᵢᵀ; L l
            (w* + u)ᵀ(I − ΣA)^L x_q − uᵀx_q on a query
 Whitened   with B = Σ*^½ A Σ*^½, v = Σ*^½ u and S the Σ of standard normals, the loss does not
            depend on Σ*: E‖(I − SB)^L‖² + E‖vᵀ(I − (I − SB)^L)‖²
-Rule       S = TTᵀ/n with T lower triangular, T_jj² chi-squared and the rest normal (Bartlett), each
-           by its Gauss rule: exact for polynomials in S, and in terms of E = S − I, so that no
-           digits are lost however large n is
+Rule       S = TTᵀ/n with T lower triangular, T_jj² chi-squared and the other entries normal
+           (Bartlett). A Gauss rule for each is exact for polynomials in S. The rule computes
+           E = S − I, so that no digits are lost for large n
 Isotropic  B = bI: d Σ_j C(2L, j) (−b)^j α_j with E[S^j] = α_j I, rational in n and d of any size
 """
 
@@ -29,7 +29,10 @@ from innerloop.theory.gaussian import MAX_POINTS
 def deviation_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
-    """Points E = S − I and weights of a rule exact for polynomials of this degree in S, n ≥ d."""
+    """Return points E = S − I and weights that are exact for polynomials of this degree in S.
+
+    It needs n ≥ d.
+    """
     if not 1 <= d <= n or degree < 0:
         raise InputError(
             f"expected 1 ≤ d ≤ n and degree ≥ 0, got d = {d}, n = {n}, degree = {degree}"
@@ -53,7 +56,7 @@ def deviation_rule(
 
 
 def _chi_squared_rule(m: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule for χ²_m/n − 1, from the eigenvalues of the shifted Jacobi matrix of Laguerre."""
+    """Return the Gauss rule for χ²_m/n − 1, by the eigenvalues of a shifted Jacobi matrix."""
     k = np.arange(count, dtype=np.float64)
     off_diagonal = 2 * np.sqrt(k[1:] * (k[1:] + m / 2 - 1)) / n
     jacobi = np.diag((4 * k + (m - n)) / n) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
@@ -67,7 +70,10 @@ def _product_grid(values: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class LoopedLoss:
-    """The loss of L loops in terms of whitened weights; leading dimensions of B are a batch."""
+    """The loss of L loops as a function of whitened weights.
+
+    Leading dimensions of B are a batch.
+    """
 
     d: int
     n: int
@@ -78,14 +84,14 @@ class LoopedLoss:
         return deviation_rule(self.d, self.n, 2 * self.loops)
 
     def residual(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch points d d"]:
-        """I − SB at every point of the rule."""
+        """Compute I − SB at every point of the quadrature rule."""
         B = B.unsqueeze(-3)
         return torch.eye(self.d, dtype=B.dtype) - B - self.rule[0] @ B
 
     def loss(
         self, B: Float[Tensor, "*batch d d"], v: Float[Tensor, "*batch d"] | None = None
     ) -> Float[Tensor, "*batch"]:
-        """The transformer's expected squared error, for any B, symmetric or not."""
+        """Compute the transformer's expected squared error, for any B, symmetric or not."""
         R = torch.linalg.matrix_power(self.residual(B), self.loops)
         total = (R**2).sum((-2, -1))
         if v is not None:
@@ -94,18 +100,18 @@ class LoopedLoss:
         return total @ self.rule[1]
 
     def trace_loss(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-        """E tr((I − SB)^{2L}), which equals the loss only where B is a multiple of the identity."""
+        """Compute E tr((I − SB)^{2L}), which equals the loss only if B is a multiple of I."""
         R = torch.linalg.matrix_power(self.residual(B), self.loops)
         return (R @ R).diagonal(dim1=-2, dim2=-1).sum(-1) @ self.rule[1]
 
     def minimum_deviation(self) -> float:
-        """1 − b at the minimum of the loss over B = bI."""
+        """Return 1 − b at the minimum of the loss over B = bI."""
         return isotropic_minimum(self.d, self.n, self.loops)
 
 
 @cache
 def isotropic_moments(d: int, n: int, most: int) -> tuple[Fraction, ...]:
-    """α_0, …, α_most with E[S^k] = α_k I, by the recursion of `innerloop.theory.wishart`."""
+    """Return α_0, …, α_most with E[S^k] = α_k I, by the recursion of `innerloop.theory.wishart`."""
     values: dict[tuple[tuple[int, ...], int], int] = {}
 
     def power(k: int, traces: tuple[int, ...]) -> int:
@@ -129,7 +135,7 @@ def isotropic_moments(d: int, n: int, most: int) -> tuple[Fraction, ...]:
 
 
 def isotropic_loss(d: int, n: int, loops: int, b: Fraction, derivative: int = 0) -> Fraction:
-    """The loss at B = bI, or a derivative of it in b, in exact fractions."""
+    """Compute the loss at B = bI, or its derivative of some order in b, as an exact fraction."""
     total = Fraction(0)
     for j, moment in enumerate(isotropic_moments(d, n, 2 * loops)):
         if j >= derivative:
@@ -142,7 +148,7 @@ def isotropic_loss(d: int, n: int, loops: int, b: Fraction, derivative: int = 0)
 
 @cache
 def isotropic_minimum(d: int, n: int, loops: int) -> float:
-    """c = 1 − b at the minimum of the loss over B = bI, which is convex with 0 < b < 1."""
+    """Return 1 − b at the minimum of the loss over B = bI, which is convex with 0 < b < 1."""
     low, high = Fraction(0), Fraction(1)
     for _ in range(160):
         middle = (low + high) / 2

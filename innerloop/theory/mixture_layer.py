@@ -4,13 +4,13 @@ Setting    y = ⟨β_z, x⟩ + ϑε, z = k with probability π_k, x ~ N(0, I), �
            independent, uniform on the sphere of radius r
 Layer      ŷ = bᵀ C A x at a fresh x, C = (1/n) Σ (x, y)(x, y)ᵀ with the blocks G, s, t, b = (p, β),
            A = [R; aᵀ]; the label at x is ⟨β_z, x⟩ + ϑε for a fresh z
-Moments    E y² = r² + ϑ² =: e, whatever the β_k, and y is N(0, e) given them
-           E[s β̄ᵀ] = mI, m = r²/d Σ_k π_k², as β̄ = Σ_k π_k β_k and E[s | β] = β̄
+Moments    E y² = r² + ϑ² =: e for all β_k, and conditionally on the β_k, y is N(0, e)
+           E[s β̄ᵀ] = mI, m = r²/d Σ_k π_k², because β̄ = Σ_k π_k β_k and E[s | β] = β̄
            E[s sᵀ] = vI, v = (e + 2r²/d)/n + (1 − 1/n) m
            E[t G] = (e + (2r²/d)/n) I, E[t²] = e² (1 + 2/n), E[G B G] = B + (Bᵀ + tr(B) I)/n
-Loss       odd in the β_k: sᵀKᵀx with K = βRᵀ + apᵀ, so that e − 2m tr K + v‖K‖² ; even:
-           E‖RᵀGp + β t a‖², which the label lacks. The minimum is e − d m²/v, at K = (m/v) I with
-           the even part 0
+Loss       the part of ŷ that is odd in the β_k is sᵀKᵀx with K = βRᵀ + apᵀ; it contributes
+           e − 2m tr K + v‖K‖². The label has no even part, so the even part of ŷ contributes
+           E‖RᵀGp + β t a‖². The minimum is e − d m²/v, at K = (m/v) I with the even part 0
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from innerloop.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class MixtureLayerLoss:
-    """Exact loss for prompts of n examples in d dimensions from K vectors of norm `signal`."""
+    """The exact loss on prompts of n examples in d dimensions, with K vectors of norm `signal`."""
 
     d: int
     n: int
@@ -49,7 +49,7 @@ class MixtureLayerLoss:
 
     @property
     def shares(self) -> Float[Tensor, " components"]:
-        """The proportions π of the vectors; equal unless given."""
+        """The proportions π of the vectors; by default, they are equal."""
         if self.proportions is not None:
             return self.proportions
         return torch.full((self.components,), 1 / self.components, dtype=torch.float64)
@@ -72,16 +72,16 @@ class MixtureLayerLoss:
 
     @property
     def minimum(self) -> float:
-        """The least loss."""
+        """The smallest loss."""
         return self.label_power - self.d * self.overlap**2 / self.spread
 
     @property
     def optimum(self) -> Float[Tensor, "d d"]:
-        """K of least loss."""
+        """The K with the smallest loss."""
         return self.overlap / self.spread * torch.eye(self.d, dtype=torch.float64)
 
     def loss(self, b: Float[Tensor, "*batch d1"], A: Float[Tensor, "*batch d1 d"]) -> Tensor:
-        """E (ŷ − y)², differentiable in both."""
+        """Compute the loss E (ŷ − y)², differentiable in both arguments."""
         p, beta, R, a = b[..., :-1], b[..., -1], A[..., :-1, :], A[..., -1, :]
         K = beta[..., None, None] * R.mT + a.unsqueeze(-1) * p.unsqueeze(-2)
         trace = K.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
@@ -89,7 +89,7 @@ class MixtureLayerLoss:
         return odd + self._even_part(p, beta, R, a)
 
     def _even_part(self, p: Tensor, beta: Tensor, R: Tensor, a: Tensor) -> Tensor:
-        """E‖RᵀGp + β t a‖²."""
+        """Compute E‖RᵀGp + β t a‖²."""
         n, e = self.n, self.label_power
         through = (R.mT @ p.unsqueeze(-1)).squeeze(-1)  # Rᵀp
         inner = (

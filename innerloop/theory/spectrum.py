@@ -1,4 +1,4 @@
-"""Gauss rule for the mean spectrum of a Wishart matrix: exact for polynomials, with few nodes.
+"""A Gauss rule for the mean spectrum of a Wishart matrix: exact for polynomials, with few nodes.
 
 Setting    G = (1/n) Σ x xᵀ, n columns x ~ N(0, I) of d entries
 Rule       E tr q(G) = Σ_i mass_i q(node_i) for polynomials q up to `degree`. The moments E tr W^k
@@ -23,7 +23,7 @@ from innerloop.errors import InputError
 def spectral_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
-    """Nodes and masses of the Gauss rule; the masses sum to d."""
+    """Return nodes and masses of the Gauss rule; the masses sum to d."""
     if d < 1 or n < 1 or degree < 0:
         raise InputError(f"expected d, n ≥ 1 and degree ≥ 0, got {d}, {n} and {degree}")
     count = degree // 2 + 1
@@ -36,11 +36,11 @@ def spectral_rule(
 
 
 def _moments(d: int, n: int, count: int) -> list[Fraction]:
-    """E tr W^k / d for k < count."""
+    """Compute E tr W^k / d for k < count."""
     cache: dict[tuple[int, ...], int] = {}
 
     def mean(powers: tuple[int, ...]) -> int:
-        """E ∏ tr W^a over sorted powers a ≥ 1."""
+        """Compute E ∏ tr W^a over sorted powers a ≥ 1."""
         if not powers:
             return 1
         if powers not in cache:
@@ -57,14 +57,14 @@ def _moments(d: int, n: int, count: int) -> list[Fraction]:
         return total
 
     def with_trace(k: int, rest: tuple[int, ...]) -> int:
-        """E ∏ tr W^a with one more factor tr W^k."""
+        """Compute E ∏ tr W^a with one more factor tr W^k."""
         return mean(tuple(sorted((*rest, k)))) if k else d * mean(tuple(sorted(rest)))
 
     return [Fraction(with_trace(k, ()), d) for k in range(count)]
 
 
 def _jacobi(moments: list[Fraction], count: int) -> tuple[list[Fraction], list[Fraction]]:
-    """Coefficients a, b of the orthogonal polynomials: p_{k+1} = (x − a_k) p_k − b_k p_{k−1}."""
+    """Return the a, b of the orthogonal polynomials: p_{k+1} = (x − a_k) p_k − b_k p_{k−1}."""
     previous, current = [Fraction(0)] * len(moments), list(moments)
     a, b = [current[1] / current[0]], []
     for k in range(1, count):

@@ -22,7 +22,14 @@ def expected_loss(
     weights: Float[Tensor, "d d"],
     n: int,
 ) -> Float[Tensor, "*batch"]:
-    """The loss with Cov(x) = covariance and Cov(w*) = weights; matrices need not be symmetric."""
+    """Compute the loss with Cov(x) = covariance and Cov(w*) = weights.
+
+    Args:
+        matrices: The matrices A_0, …, A_{L−1} of the layers, which need not be symmetric.
+        covariance: The covariance of x.
+        weights: The covariance of w*.
+        n: The number of examples of a prompt.
+    """
     law = Wishart(covariance / n, n)
     layers = range(len(matrices))
     subsets = [c for size in range(len(matrices) + 1) for c in combinations(layers, size)]
@@ -32,7 +39,7 @@ def expected_loss(
             chain = [*(matrices[i].mT for i in reversed(left)), weights]
             chain = [*chain, *(matrices[i] for i in right)]
             chain[-1] = chain[-1] @ covariance
-            # tr(A_lᵀ G … A_kᵀ G Cov(w) G A_i … G A_j Cov(x)): the first factor moves to the end.
+            # The first factor of tr(A_lᵀ G … A_kᵀ G Cov(w) G A_i … G A_j Cov(x)) moves to the end.
             first, *rest = chain
             if not rest:
                 total = total + first.trace()

@@ -1,8 +1,8 @@
 """Exact moments of the Wishart matrix W = Σᵢ xᵢxᵢᵀ, n columns xᵢ ~ N(0, Σ), any n and Σ.
 
-Both recursions are Gaussian integration by parts, E[x f(x)] = Σ E[∇f(x)], on one column of the
-first W: it pairs with its own other end (n ways), or with either end of another W, in its own trace
-or in another one. Each step removes one W.
+Both recursions apply Gaussian integration by parts, E[x f(x)] = Σ E[∇f(x)], to one end of the first
+W = Σᵢ xᵢxᵢᵀ. This end pairs with the other end of the same W (n ways), or with either end of
+another W in the same or another trace. Each step removes one W.
 
     powers  E[∏ tr(W^a) W^(k+1)] = Σ { (n+k) E[∏ tr(W^a) W^k]
                 + Σ_{i<k} E[tr(W^(i+1)) ∏ tr(W^a) W^(k−1−i)]
@@ -22,12 +22,12 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 Word = Sequence[Tensor]
-"""Matrices B₁, …, B_m that stand for tr(W B₁ W B₂ … W B_m); leading dimensions are a batch."""
+"""Matrices B₁, …, B_m that represent tr(W B₁ W B₂ … W B_m); leading dimensions are a batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Wishart:
-    """The law of W: Σ (d×d) and the number n of columns."""
+    """The distribution of W, determined by Σ (d×d) and the number n of columns."""
 
     covariance: Float[Tensor, "d d"]
     n: int
@@ -38,7 +38,7 @@ class Wishart:
             raise InputError(f"a Wishart matrix needs n ≥ 1 columns, got {self.n}")
 
     def power(self, k: int, traces: Sequence[int] = ()) -> Float[Tensor, "d d"]:
-        """E[∏ tr(W^a) W^k] over a in traces."""
+        """Compute E[∏ tr(W^a) W^k], where a runs over `traces`."""
         if k < 0 or any(a < 0 for a in traces):
             raise InputError(f"powers must be at least 0, got {k} and {list(traces)}")
         factors = tuple(sorted(traces))
@@ -62,7 +62,7 @@ class Wishart:
         return self.covariance @ total
 
     def trace(self, *words: Word) -> Tensor:
-        """E[∏ tr(W B₁ W B₂ … W B_m)] over the words; a word has at least one matrix."""
+        """Compute E[∏ tr(W B₁ W B₂ … W B_m)] over the words, each of at least one matrix."""
         if not words:
             return torch.ones((), dtype=self.covariance.dtype)
         (*rest, last), others = words[0], words[1:]
@@ -87,7 +87,7 @@ class Wishart:
         return total
 
     def _trace_from_sigma(self, matrices: Word, others: Sequence[Word]) -> Tensor:
-        """E[tr(Σ B₁ W B₂ … W B_m) · others]: a word whose first W has become Σ."""
+        """Compute E[tr(Σ B₁ W B₂ … W B_m) · others], where the first W of a word has become Σ."""
         first, *rest = matrices
         if not rest:
             value = (self.covariance @ first).diagonal(dim1=-2, dim2=-1).sum(-1)

@@ -1,5 +1,6 @@
 """Training: objectives, models of linear attention on Gram matrices, the loop, checkpoints.
 
-Code that trains any model belongs here; which model is trained on which problem belongs in
-`innerloop.recipes`. May import theory, problems, transformer and the foundation modules.
+This folder contains the code that trains any model. `innerloop.recipes` defines which model is
+trained on which problems. This folder may import theory, problems, transformer and the foundation
+modules.
 """

@@ -1,12 +1,12 @@
 """Bartlett's decomposition of a Wishart matrix: G = T Tᵀ, T lower triangular.
 
-Entries   of T below its diagonal are standard normal, the square of entry i (from 0) of the
+Entries   entries of T below the diagonal are standard normal; the square of entry i (from 0) of the
           diagonal is chi-squared with n − i degrees of freedom
-Product   (T Tᵀ)_ij = Σ_{k ≤ min(i, j)} T_ik T_jk, of which the half with j ≤ i is computed: for
-          d = 5 that is 35 products instead of 125. Terms are added in the order of k, and those
-          left out are 0, so that every bit is that of the whole product
-Draws     torch's gamma variates take more than half of the time to draw a batch; numpy's, a third
-          of theirs
+Product   (T Tᵀ)_ij = Σ_{k ≤ min(i, j)} T_ik T_jk is computed only for j ≤ i: for d = 5, these are
+          35 products instead of 125. Terms are added in the order of k, and omitted terms are 0,
+          so that the result is equal, bit for bit, to that of the whole product
+Draws     drawing gamma variates with torch takes more than half of the time of a batch; numpy takes
+          a third of this time
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def draw_with_torch(
 def draw_with_numpy(
     d: int, n: int, batch: int, dtype: torch.dtype, generator: torch.Generator
 ) -> tuple[Below, Squares]:
-    """Draw the same law from numpy's generator, seeded by torch's."""
+    """Draw from the same distribution with numpy's generator, seeded by torch's generator."""
     seed, count = torch.randint(2**63 - 1, (4,), generator=generator).tolist(), d * (d - 1) // 2
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
     single = dtype == torch.float32

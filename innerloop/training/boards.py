@@ -19,9 +19,9 @@ _START = 1
 
 
 class Board:
-    """Writes the rows of a history as TensorBoard scalars, into a folder inside the run's folder.
+    """Writes the rows of a history as TensorBoard scalars to a subfolder of the run.
 
-    An error of the file is reported to `notice`, and the training continues.
+    Errors in writing the file are reported to `notice` and do not end the training.
     """
 
     def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
@@ -31,7 +31,7 @@ class Board:
         self._count, self._broken = 0, False
 
     def update(self, history: list[dict[str, Any]]) -> None:
-        """Write the rows that were added since the last call, or since the run was interrupted."""
+        """Write the rows that were added since the last call, or since the run was stopped."""
         self._attempt(lambda: self._write(history))
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Board:
 
 
 def check_tensorboard() -> None:
-    """Raise an error if the library `tensorboard` is missing."""
+    """Raise `MissingLibraryError` if the tensorboard library is not installed."""
     try:
         import tensorboard
     except ImportError:

@@ -1,9 +1,8 @@
-"""Checkpoints: the whole state of a training run in one file with a checksum.
+"""Checkpoints: the complete state of a training run in one file, to resume it bit for bit.
 
-A resumed run continues bit for bit. A checkpoint contains weights and buffers, the state of the
-optimiser, all random states, the step and the history. The learning rate follows from the step, and
-batches follow from the seed and the step, so neither is stored. Nested containers are stored as
-JSON, and tensors as tensors. Nothing is pickled.
+A checkpoint contains weights and buffers, the optimiser's state, all random states, the step and
+the history. The schedule depends only on the step, and batches only on seed and step, so they are
+not stored. Nested containers are stored as JSON and tensors as tensors; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ VERSION = 1
 
 
 def write(path: Path, about: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a run's description and state, replacing the file atomically."""
+    """Write the description and the state of a run; an existing file is replaced atomically."""
     tensors: dict[str, Tensor] = {}
     metadata = {"about": json.dumps(about), "state": json.dumps(pack(state, tensors))}
     sealed.write(path, tensors, metadata, format=FORMAT, version=VERSION)
@@ -41,16 +40,16 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         about, state = (parse_object(metadata[name]) for name in ("about", "state"))
         tree = unpack(state, tensors)
-        _require(not tensors, "it has tensors that nothing names")
+        _require(not tensors, "it has tensors that its state does not refer to")
         _require(isinstance(tree, dict), "it has no state")
         return about, tree
     except (KeyError, ValueError, TypeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise FileError(f"{path} does not hold a whole checkpoint: {reason}") from None
+        raise FileError(f"{path} does not contain a complete checkpoint: {reason}") from None
 
 
 def pack(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """Convert `tree` to JSON values, moving its tensors to `tensors` under numbered names."""
+    """Convert `tree` to JSON values; its tensors are added to `tensors` under numbered names."""
     if isinstance(tree, Tensor):
         name = f"{len(tensors):06d}"
         tensors[name] = tree
@@ -64,16 +63,16 @@ def pack(tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
-    """Rebuild the tree that `pack` converted, taking each tensor out of `tensors` once."""
+    """Rebuild the tree that `pack` converted; tensors that are used are removed from `tensors`."""
     if not isinstance(packed, dict):
         _require(not isinstance(packed, list), "its state has a list without a kind")
         return packed
     _require(len(packed) == 1, "its state has a part of several kinds")
     ((kind, parts),) = packed.items()
     if kind == "tensor":
-        _require(isinstance(parts, str), "its state names a tensor by no text")
+        _require(isinstance(parts, str), "its state names a tensor by a value that is not text")
         return tensors.pop(parts)
-    _require(isinstance(parts, list), "its state has a part that is no list")
+    _require(isinstance(parts, list), "its state has a part that is not a list")
     if kind == "items":
         _require(all(isinstance(p, list) and len(p) == 2 for p in parts), "its state has no pairs")
         return {unpack(key, tensors): unpack(value, tensors) for key, value in parts}
@@ -88,7 +87,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def get_random_states() -> dict[str, Any]:
-    """Return the state of every global generator that a model or an objective may draw from."""
+    """Return the states of all global random generators that a model or an objective may use."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
@@ -99,10 +98,10 @@ def get_random_states() -> dict[str, Any]:
 
 
 def check_random_states(states: Any) -> None:
-    """Check random states from a file: their form, and that a new generator accepts them."""
+    """Check random states from a file: their types, and that new generators accept them."""
     names = {"torch", "cuda", "numpy", "python"}
     _require(isinstance(states, dict) and states.keys() == names, "it has no random states")
-    bad = InputError("its random states are not those of generators")
+    bad = InputError("its random states are not valid states of generators")
     try:
         torch.Generator().set_state(states["torch"])
         random.Random().setstate(states["python"])
@@ -127,9 +126,11 @@ def _is_bytes(value: Any) -> bool:
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    """Restore every global generator to a state that `get_random_states` returned."""
+    """Set all global random generators to states from `get_random_states`."""
     torch.set_rng_state(states["torch"])
-    if torch.cuda.is_available():  # a machine may have fewer devices than the last
+    if (
+        torch.cuda.is_available()
+    ):  # this machine may have fewer devices than the one that wrote the states
         torch.cuda.set_rng_state_all(states["cuda"][: torch.cuda.device_count()])
     kind, keys, *rest = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
@@ -138,7 +139,7 @@ def set_random_states(states: dict[str, Any]) -> None:
 
 @contextmanager
 def isolate_random_states(seed: int) -> Iterator[None]:
-    """Seed the global generators with `seed` inside the block; restore the caller's after it."""
+    """Seed the global generators with `seed` in a `with` block; restore their states after it."""
     saved = get_random_states()
     try:
         torch.manual_seed(seed)

@@ -1,9 +1,9 @@
 """The loss on Gram matrices and its gradient in C, compiled at the first use.
 
-The machine's compiler translates `gram_loss.c` for one shape in a second or two. The result is
-written to a folder that no other user can write to, and that is removed once the code is loaded. A
-user requests this code with the setting `kernel=c`: it adds prompts in another order than
-`kernel.py`, so the results differ by rounding.
+The compiler of the machine compiles the source, `gram_loss.c`, for one shape in a second or two.
+The library is written to a folder that no other user can write to, and that is removed when the
+code is loaded. It is used only with the setting `kernel=c`, because it adds prompts in another
+order than `kernel.py`, which changes the rounding.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 SECONDS = 300.0
-"""Seconds after which a compiler is stopped."""
+"""Time limit of the compiler, in seconds."""
 MAX_MESSAGES = 2**16
-"""Bytes of a compiler's messages that are read."""
+"""Largest number of bytes that are read of a compiler's messages."""
 REAL = {torch.float32: "float", torch.float64: "double"}
 
 
 class CompilerError(Exception):
-    """The compiler failed, or was stopped."""
+    """The compiler failed or was stopped."""
 
 
 def compute_loss(
@@ -52,7 +52,7 @@ def compute_loss(
     """Compute the loss and its gradient in A, Y_0 (first), O (offset) and every Γ (gamma)."""
     device, dtype = prompts.gram.device, prompts.gram.dtype
     if device.type != "cpu":
-        raise InputError(f"kernel=c computes on the CPU, got {device}: leave it out")
+        raise InputError(f"kernel=c computes only on the CPU, got {device}: leave it out")
     layers, d, read = len(A), A.shape[-1], prompts.target.shape[0]
     above = len(first) - d if gamma else len(first)
     code = _load(REAL[dtype], d, layers, above, read, len(gamma))
@@ -103,13 +103,13 @@ def _load(real: str, d: int, layers: int, above: int, read: int, gammas: int) ->
 
 
 def find_compiler() -> list[str]:
-    """Find the command that CC contains, such as `gcc -O2`, or the compiler of the machine."""
+    """Return the command in the variable CC, such as `gcc -O2`, or the compiler of the machine."""
     text = os.environ.get("CC") or "cc"
     if os.sep in text and (path := shutil.which(text)):  # a path with spaces, without options
         return [path]
     try:
         name, *options = shlex.split(text)
-    except ValueError:  # no word, or a quotation mark that is not closed
+    except ValueError:  # CC is empty, or a quotation mark is not closed
         name, options = "", []
     compiler = shutil.which(name) if name else None
     if compiler is None:

@@ -1,8 +1,8 @@
-"""The environment of a training run: threads, device, versions and code.
+"""The conditions of a training, other than settings and seed, that affect the last bits of weights.
 
-Besides settings and seed, the environment decides the last bits of trained weights, because threads
-and versions change the order in which sums are added. A run uses one thread by default. It records
-its environment, and reports if it continues in another one.
+The number of threads, the versions of libraries and the code determine the order of sums, so that
+the same training ends with slightly different weights under other conditions. A run uses one thread
+by default. It records its conditions and reports if it is resumed under other ones.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_THREADS = max(256, os.cpu_count() or 1)
 
 
 def check_threads(threads: Any) -> int:
-    """Return the number of threads as an `int`; raise an error if torch cannot start that many."""
+    """Return a number of threads as an `int`; raise `InputError` if torch could not start them."""
     return check_count("threads", threads, 1, MAX_THREADS)
 
 
 @contextmanager
 def use_threads(threads: int) -> Iterator[None]:
-    """Let torch use this many threads inside the block, and restore the old number after it."""
+    """Let torch use this many threads in a `with` block; restore the previous number after it."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -41,20 +41,20 @@ def use_threads(threads: int) -> Iterator[None]:
 def describe_environment(
     threads: int, owner: type, device: torch.device, processes: int = 1
 ) -> Environment:
-    """Describe the environment of a training run; `owner` is the recipe's class."""
+    """Return the conditions of a training; `owner` is the class whose code is digested."""
     where = {"threads": threads, "device": describe_device(device), "processes": processes}
     return {**where, "versions": collect_versions(), "code": digest_code(owner)}
 
 
 def describe_device(device: torch.device) -> str:
-    """Name a device for the record: `cpu`, `mps`, `cuda (NVIDIA A100)`."""
+    """Return the name of a device for the record, such as `cpu`, `mps` or `cuda (NVIDIA A100)`."""
     if device.type != "cuda":
         return device.type
     return f"cuda ({torch.cuda.get_device_name(device)})"
 
 
 def is_environment(value: Any) -> bool:
-    """Return whether a value from a file has the form that `describe_environment` returns."""
+    """Return whether a value from a file has the form of a result of `describe_environment`."""
     if not isinstance(value, dict):
         return False
     threads, versions, code = (value.get(name) for name in ("threads", "versions", "code"))
@@ -65,7 +65,7 @@ def is_environment(value: Any) -> bool:
 
 
 def describe_differences(there: Environment, here: Environment) -> str:
-    """Describe in one line what differs between two environments; empty if they are equal."""
+    """Describe in one line how two environments differ; return "" if they are equal."""
     usual = {"threads": 1, "device": "cpu", "processes": 1}
     pairs = {name: (there.get(name, so), here.get(name, so)) for name, so in usual.items()}
     old, new = there["versions"], here["versions"]

@@ -1,8 +1,8 @@
-"""Extend a finished or interrupted run to more steps, and check the rows of an extended run.
+"""Extend a finished or interrupted run to more steps, and the effect on the rows of its history.
 
-A schedule decays until the last planned step, so the learning rate in a row depends on the number
-of steps that were planned at the time. A run that had ended also has a row for its last step.
-Rows after an extension have a column `steps`, the number of steps planned since then.
+A schedule decays until the last step, so the learning rate in a row depends on the number of steps
+that were planned when the row was written. A run that had ended also has a row at its old last
+step. Rows after an extension have a column `steps`, the number of steps planned since then.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 from innerloop.training.settings import Settings
 
 EXTENSIONS = "extensions"
-"""The entry of a state, and of a model file's description, that lists a run's extensions."""
+"""The key of the list of extensions, in a state and in the description of a model file."""
 PLANNED = "steps"
-"""The column of a history with the steps that were planned, from the first extension on."""
+"""The column of a history with the number of planned steps, after the first extension."""
 
 
 class Extension(NamedTuple):
-    """An extension of a run: the step at which it happened, and the number planned before it."""
+    """The step at which a run was extended, and the number of steps planned before."""
 
     step: int
     before: int
 
 
 def is_extensions(value: Any, step: int, steps: int) -> bool:
-    """Return whether a value from a file is a valid list of extensions of a run at `step`."""
+    """Return whether a value from a file is a list of extensions of a run at `step` of `steps`."""
     pairs: list[Any] = value if isinstance(value, list) else [None]
     if not all(isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs):
         return False
@@ -39,7 +39,7 @@ def is_extensions(value: Any, step: int, steps: int) -> bool:
 
 
 def settings_at(settings: Settings, extensions: Sequence[Extension], step: int) -> Settings:
-    """Return the settings that were in force when the row of a step was made."""
+    """Return the settings that applied when the row of a step was written."""
     for extension in extensions:
         if step <= extension.step:
             return replace(settings, steps=extension.before)
@@ -47,14 +47,14 @@ def settings_at(settings: Settings, extensions: Sequence[Extension], step: int) 
 
 
 def planned_at(settings: Settings, extensions: Sequence[Extension], step: int) -> int | None:
-    """Return the value of the column `steps` in the row of a step; None if it has none."""
+    """Return the value of the column `steps` in the row of a step; None if it is empty."""
     if not extensions or step <= extensions[0].step:
         return None
     return settings_at(settings, extensions, step).steps
 
 
 def list_due_steps(settings: Settings, extensions: Sequence[Extension], step: int) -> list[int]:
-    """List the steps that have a row in the history of a run that has taken `step` steps."""
+    """Return the steps that have a row in the history of a run after `step` steps."""
     if not step:
         return []
     ends = {e.before for e in extensions if e.step == e.before} | {settings.steps}

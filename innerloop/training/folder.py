@@ -1,9 +1,10 @@
-"""The folder of a run, in which only one training runs at a time.
+"""The folder of a run: one training at a time; a killed training does not block later ones.
 
-Lock     A lock on the file `.lock`, which contains the process id and is never removed. The
-         operating system releases the lock when the process ends, even if it is killed
-Resume   The run continues from its checkpoint. Without a checkpoint it starts from the beginning
-         and reports that, so a script can always use `--resume`
+Lock     a file lock on `.lock`, which contains the process id and is never removed. The operating
+         system releases the lock when the process ends for any reason; a lock file without a file
+         lock would remain after a kill
+Resume   the run continues from the checkpoint. Without a checkpoint it starts from the beginning
+         with a message, so that a script can always pass `--resume`
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from innerloop.links import make_folder, open_own_file, refuse_links_inside
 CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
 HISTORY = "history.csv"
 SECONDS_TO_LOCK = 0.1
-"""Seconds before the second and last attempt to lock; `is_locked` holds a lock for a moment."""
+"""Seconds before a held lock is tried again, because another process may only be testing it."""
 _BUSY = {errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
-"""Errors if another process holds the lock; other errors mean that locks are not supported."""
+"""Errors for a lock that another process holds; other errors mean that locks do not work here."""
 _PLACE_OF_LOCK = 1 << 30
-"""Position of the byte that is locked on Windows. The process id before it remains readable."""
+"""The byte that Windows locks, after the process id, which other processes must be able to read."""
 _handles: set[int] = set()
 
 
 @contextmanager
 def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> Iterator[Path]:
-    """Create the folder of a run, lock it inside the block, and yield the path of its checkpoint.
+    """Make the folder of a run and lock it in a `with` block; yield the path of its checkpoint.
 
-    It is an error if the folder contains a run and `resume` is not set, or if it cannot be written.
+    Raises `FileError` if the folder cannot be written, or if it contains a run and `resume` is not
+    set.
     """
     try:
         make_folder(folder)
@@ -61,12 +63,12 @@ def _check_earlier_run(folder: Path, resume: bool, notice: Callable[[str], None]
     begun, finished = ((folder / name).exists() for name in (CHECKPOINT, MODEL))
     if (begun or finished) and not resume:
         raise FileError(
-            f"{folder} holds a run already: continue it with --resume, remove it, or train into "
+            f"{folder} already contains a run: continue it with --resume, remove it, or train into "
             "another folder (-o)"
         )
     if finished and not begun:
         raise FileError(
-            f"{folder} holds a finished model but no checkpoint to resume from: remove it, or "
+            f"{folder} contains a finished model but no checkpoint to resume from: remove it, or "
             "train into another folder (-o)"
         )
     if resume and not begun:
@@ -88,7 +90,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
         except OSError as error:
             if error.errno in _BUSY:
                 raise FileError(
-                    f"another training is under way in {folder}{_describe_holder(handle)}: wait "
+                    f"another training is in progress in {folder}{_describe_holder(handle)}: wait "
                     "for it, or train into another folder (-o)"
                 ) from None
             notice(
@@ -97,7 +99,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
             )
             yield
             return
-        with suppress(OSError):  # the id is for people: a full disk ends no training here
+        with suppress(OSError):  # the id is only for display, so a full disk is not an error here
             os.ftruncate(handle, 0)
             os.write(handle, str(os.getpid()).encode())
         try:
@@ -112,7 +114,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether a training is running in a folder; False if locks are not supported."""
+    """Return whether a training is in progress in a folder; False if locks do not work here."""
     try:
         handle = open_own_file(folder / LOCK, os.O_RDWR)
     except (OSError, FileError):

@@ -1,9 +1,10 @@
-"""The loss of linear attention with all of P_l and Q_l free: w* is sampled, the query is exact.
+"""The loss of linear attention with trainable P_l and Q_l: sampled over w*, exact over the query.
 
-Tokens     z = (x, y); every layer applies z ← (I + P_l H_l Q_l) z to all of them, with
-           H_l = (1/n) Σ z zᵀ over the context: only H_0 = [I; w*ᵀ] G [I, w*] matters
+Tokens     z = (x, y); every layer applies z ← (I + P_l H_l Q_l) z to all tokens, with
+           H_l = (1/n) Σ z zᵀ over the context. All layers depend only on H_0 = [I; w*ᵀ] G [I, w*]
 Map        T_0 = I, T_{l+1} = T_l + P_l T_l S_l, S_l = H_0 T_lᵀ Q_l T_l, so that z_L = T_L z_0
-Loss       the query is (x_q, 0): E‖C^⊤(T_L's last row + w*)‖² over its first d entries, Σ = CCᵀ
+Loss       the query is (x_q, 0), so the loss is E‖Cᵀ(t + w*)‖², where t is the first d entries of
+           the last row of T_L and Σ = CCᵀ
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from innerloop.training.stacks import FullStack
 class FullSampledLoss(GaussianPrompts):
     """The loss averaged over sampled Gram matrices and w*.
 
-    Labels come before covariates here, so the prediction is in the first row.
+    Here labels come before covariates, so that the first row of T_L is the one in the loss.
     """
 
     batch: int = parameter(20_000, "prompts in a batch", least=1)

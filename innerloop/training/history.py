@@ -1,8 +1,8 @@
 """The history of a training run as CSV: one row per evaluation, one column per measure.
 
-Rows are appended while the run is under way, and the whole file is written again at the end. After
-a kill, the file may contain rows that are newer than the last checkpoint, and an incomplete last
-row. A resumed run therefore writes the file again.
+Rows are appended to the file during the run, and the whole file is written again at the end. After
+a kill, it may have rows after the last checkpoint, and an incomplete row. When a run is resumed,
+the file is therefore written again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from innerloop.files import write_atomically
 from innerloop.links import open_own_file, read_file, remove_file
 
 MAX_BYTES = 64 * 2**20
-"""Largest size of a history that is read, in bytes. A row has about a hundred."""
+"""Largest size in bytes of a history that is read; a row has about a hundred bytes."""
 
 
 def format_csv(history: list[dict[str, Any]]) -> str:
-    """Format rows as CSV; a measure that a row lacks is an empty field."""
+    """Format rows as CSV; a measure that is missing in a row becomes an empty field."""
     columns = list_columns(history)
     header = dict(zip(columns, columns, strict=True))
     return _format_rows([header, *history], columns)
 
 
 def list_columns(history: list[dict[str, Any]]) -> list[str]:
-    """List the names of all measures, in the order of their first appearance."""
+    """Return the names of all measures, in the order of their first appearance."""
     return list(dict.fromkeys(name for row in history for name in row))
 
 
@@ -47,10 +47,10 @@ def write_history(path: Path, history: list[dict[str, Any]]) -> None:
 
 
 class GrowingHistory:
-    """The history file of a run that is under way; new rows are appended.
+    """The history file of a run in progress, to which new rows are appended.
 
-    The whole file is written again if a row has a new column, or after an error. The first error is
-    reported to `notice`, and the training continues.
+    After a row with a new column, or an error in writing, the whole file is written again. Errors
+    are reported to `notice` once and do not end the training.
     """
 
     def __init__(self, path: Path, notice: Callable[[str], None]) -> None:
@@ -60,13 +60,13 @@ class GrowingHistory:
         self._failed = False
 
     def update(self, history: list[dict[str, Any]]) -> None:
-        """Append new rows to the file; the first call replaces a file of an earlier process."""
+        """Write the new rows; the first call replaces the file of an earlier process."""
         try:
             self._write(history)
         except (FileError, OSError) as error:
             self._columns = None
             if not self._failed:
-                self._notice(f"the history grows at the end alone: {error}")
+                self._notice(f"the history is written only at the end: {error}")
             self._failed = True
 
     def _write(self, history: list[dict[str, Any]]) -> None:
@@ -91,10 +91,12 @@ def digest_history(history: list[dict[str, Any]]) -> str:
 def read_history(
     path: Path, sha256: str | None = None, *, growing: bool = False
 ) -> list[dict[str, float]]:
-    """Read the rows that `write_history` wrote; raise a `FileError` for any other content.
+    """Read rows written by `write_history`; raise `FileError` for any other content.
 
-    If `sha256` is not None, it must equal the file's digest. In a `growing` history, an incomplete
-    last line is ignored.
+    Args:
+        path: The CSV file.
+        sha256: The expected result of `digest_history`, if it is known.
+        growing: Whether the run may still be in progress: an incomplete last line is then ignored.
     """
     try:
         data = read_file(path, MAX_BYTES + 1)

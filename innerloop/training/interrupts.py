@@ -1,4 +1,4 @@
-"""Handle Ctrl-C in a training at the end of the current step, so that no step is lost."""
+"""Handle Ctrl-C in a training at the end of a step, so that the step is not lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 def watch_interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether SIGINT arrived.
 
-    After the first SIGINT, the training ends with the current step; a second one ends it at once.
+    The first SIGINT only has this effect; a second one raises KeyboardInterrupt at once.
     """
     signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():

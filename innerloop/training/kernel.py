@@ -1,16 +1,16 @@
 """The squared error of linear attention on a batch of Gram matrices, and its gradient, in one pass.
 
-State      Y, rows × d for each prompt, starts at a Y_0 that all prompts share. Its last d rows are
-           T, the map that the layers so far have applied to a token
+State      Y has rows × d entries for each prompt and starts at a Y_0 that all prompts share. Its
+           last d rows are T, the map that the layers so far have applied to a token
 Layer      S = G Tᵀ A T with G the prompt's Gram matrix; T ← T + Γ T S, and R ← R + R S for the
-           rows R above T. Without Γ the tokens do not move: T = I, R ← R + R G A, and Y is R
-Loss       Σ_b m_b ‖Y_L − O − O_b‖² over the prompts b, over the leading rows, which O_b has
-Backward   by hand: with X = [R; ΓT], S̄ = XᵀȲ and X̄ = ȲSᵀ; with S = GU, Ū = GS̄; with U = TᵀN and
-           N = AT, N̄ = TŪ and T̄ += NŪᵀ + AᵀN̄
+           rows R above T. Without Γ, tokens do not change: T = I, R ← R + R G A, and Y is R
+Loss       Σ_b m_b ‖Y_L − O − O_b‖² over prompts b; only the leading rows count, as many as O_b has
+Backward   derived by hand: with X = [R; ΓT], S̄ = XᵀȲ and X̄ = ȲSᵀ; with S = GU, Ū = GS̄; with
+           U = TᵀN and N = AT, N̄ = TŪ and T̄ += NŪᵀ + AᵀN̄
 Layout     the batch is the last, contiguous dimension. A product of two batches is a sum over k of
-           slices a[:, k] b[k], long vector operations that need no compiler; a product with
-           weights is one GEMM. Value and gradient take one pass over pieces of the batch, in
-           memory that is reused: fresh pages cost more than the arithmetic
+           slices a[:, k] b[k], which are long vector operations without compiled code; a product
+           with weights is one GEMM. Loss and gradient take one pass over pieces of the batch, in
+           memory that is reused, because allocating new pages costs more than the arithmetic
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from torch.autograd.function import once_differentiable
 from innerloop.training.compiled import compute_loss
 
 Code = Literal["torch", "c"]
-"""The code that computes the loss and its gradient: this file or C."""
+"""The code that computes the loss and its gradient."""
 
-# Inner functions are exempt from run-time type checks, which would take longer than they do.
+# Inner functions have no run-time type checks, which would take longer than the functions.
 Batch = Float[Tensor, "_ _ batch"]
 Left = Float[Tensor, "rows inner #batch"]
 Right = Float[Tensor, "inner columns #batch"]
@@ -43,7 +43,7 @@ _EINSUM_WIDTH = 24
 
 
 class Prompts(NamedTuple):
-    """A batch of prompts: G, m and O_b."""
+    """A batch of prompts: the G, m and O_b of the header."""
 
     gram: Float[Tensor, "d d batch"]
     mass: Float[Tensor, "#d #batch"]
@@ -61,7 +61,7 @@ class Prompts(NamedTuple):
         return [self.narrow(k, min(k + length, self.size)) for k in starts]
 
     def narrow(self, first: int, last: int) -> Prompts:
-        """Select the prompts from `first` up to, and not including, `last`."""
+        """Return the prompts from `first` up to, but not including, `last`."""
         return Prompts(*(_narrow(t, first, last - first, self.size) for t in self))
 
 
@@ -100,7 +100,7 @@ _workspace = _Workspace()
 
 @no_type_check
 def multiply(a: Left, b: Right, onto: Product | None = None) -> Product:
-    """Multiply a b for every member of the batch, adding in place to `onto` if given."""
+    """Multiply a b for every member of the batch; with `onto`, add the product to it in place."""
     if a.shape[1] >= _EINSUM_WIDTH:
         product = torch.einsum("ikb,kjb->ijb", a, b)
         return product.contiguous() if onto is None else onto.add_(product)
@@ -154,11 +154,16 @@ def loss(
     gamma: Sequence[Float[Tensor, "d d"]] = (),
     code: Code = "torch",
 ) -> Float[Tensor, ""]:
-    """Compute the loss, differentiable once in A, Γ (gamma), O (offset, 0 if None), Y_0 (first).
+    """Compute the loss, which can be differentiated once.
 
-    With Γ, Y_0 must end in the identity and has no gradient. The loss is then over the rows above
-    the identity, or over the first rows of T if there are none; the last layer's Γ may be left out.
-    `code` selects this file or `gram_loss.c`, which adds prompts in another order.
+    Args:
+        prompts: The batch of prompts.
+        A: The matrices A of all layers.
+        first: Y_0. With Γ, its last d rows must be the identity, and it gets no gradient. Only the
+            rows above them count in the loss; if there are none, the first rows of T count.
+        offset: O; None means 0.
+        gamma: The matrices Γ, or none; that of the last layer may be left out.
+        code: "torch" for this file, or "c" for `gram_loss.c`, which adds prompts in another order.
     """
     read = prompts.target.shape[0]
     offset = first.new_zeros(read, first.shape[1]) if offset is None else offset

@@ -5,8 +5,8 @@ Weights    P_l = diag(B_l, 1), Q_l = diag(A_l, 0): form (13) of ahn2023, without
            the looped P = [0 0; uᵀ 1], Q = diag(A, 0) of gatmiry2024, whose A has the other sign
 Error      w*ᵀ R_L x_q on a query, R_0 = T_0 = I, S_l = G T_lᵀ A_l T_l, R_{l+1} = R_l + R_l S_l,
            T_{l+1} = T_l + B_l T_l S_l; u adds uᵀ(R_L − I) x_q
-Loss       E tr(R_Lᵀ W R_L Σ) + E ‖Σ^½ (R_Lᵀ − I) u‖²: exact over w* and x_q; over G sampled from
-           its Wishart law, or exact as well, where that takes few enough points
+Loss       E tr(R_Lᵀ W R_L Σ) + E ‖Σ^½ (R_Lᵀ − I) u‖²: an exact expectation over w* and x_q. G is
+           sampled from its Wishart distribution, or also exact if this takes few enough points
 Whitened   with Σ = CCᵀ and G = C G_0 Cᵀ, A becomes CᵀAC, B becomes C⁻¹BC, u becomes Cᵀu and W
            becomes CᵀWC = FFᵀ, so that Fᵀ replaces R_0 and Σ drops out
 """
@@ -37,7 +37,7 @@ from innerloop.training.stacks import Stack, Weights
 
 
 class GaussianPrompts(Parameters):
-    """The distribution of the prompts, and the loss of given weights on them."""
+    """The distribution of prompts, and the loss of linear attention on them."""
 
     d: int = parameter(5, "features", least=1, most=512)
     n: int = parameter(20, "context examples", least=1, most=100_000)
@@ -49,10 +49,10 @@ class GaussianPrompts(Parameters):
         "float64", "dtype of the prompts and the loss"
     )
     draws: Literal["torch", "numpy"] = parameter(
-        "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
+        "torch", "library that draws prompts: numpy is faster and draws other numbers"
     )
     kernel: Code = parameter(
-        "torch", "what computes the loss: torch, or compiled C, which is faster and sums otherwise"
+        "torch", "code of the loss: torch, or compiled C, which is faster and rounds differently"
     )
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class GaussianPrompts(Parameters):
 
     @cached_property
     def root(self) -> Float[Tensor, "d d"]:
-        """C, lower triangular, with Σ = C Cᵀ."""
+        """The lower triangular C with Σ = C Cᵀ."""
         if self.covariance is None:
             return torch.eye(self.d, dtype=torch.float64, device=CPU)
         covariance = self._require_symmetric("covariance", self.covariance)
@@ -86,7 +86,7 @@ class GaussianPrompts(Parameters):
 
     @cached_property
     def factor(self) -> Float[Tensor, "d d"]:
-        """F with FFᵀ = Cᵀ W C."""
+        """The F with FFᵀ = Cᵀ W C."""
         C = self.root
         if isinstance(self.truth, str):
             return torch.eye(self.d, dtype=C.dtype, device=CPU) if self.truth == "inverse" else C.mT
@@ -114,7 +114,7 @@ class GaussianPrompts(Parameters):
     def draw_gram(self, batch: int, generator: torch.Generator) -> Float[Tensor, "d d batch"]:
         """Draw whitened Gram matrices G_0 of `batch` prompts.
 
-        For n ≥ d by Bartlett's decomposition, for n < d from the covariates themselves.
+        They are drawn by Bartlett's decomposition if n ≥ d, and from covariates otherwise.
         """
         d, n = self.d, self.n
         if n < d:
@@ -125,7 +125,7 @@ class GaussianPrompts(Parameters):
         return multiply_triangles(below, squares.sqrt()).div_(n)
 
     def whiten(self, weights: Weights) -> Weights:
-        """Convert weights to the coordinates in which x ~ N(0, I), in this precision."""
+        """Convert weights to coordinates in which x ~ N(0, I), and to the precision of the loss."""
         C = self.root.to(weights.A)
         A = C.mT @ weights.A @ C
         B = (
@@ -137,7 +137,7 @@ class GaussianPrompts(Parameters):
         return Weights(A.to(self.dtype), *(t if t is None else t.to(self.dtype) for t in (B, u)))
 
     def colour(self, weights: Weights) -> Weights:
-        """Convert whitened weights back to those for x ~ N(0, Σ): the inverse of `whiten`."""
+        """Convert whitened weights back to weights for x ~ N(0, Σ), the inverse of `whiten`."""
         inverse = torch.linalg.inv(self.root).to(weights.A)
         C = self.root.to(weights.A)
         A = inverse.mT @ weights.A @ inverse
@@ -145,7 +145,7 @@ class GaussianPrompts(Parameters):
         return Weights(A, B, weights.u if weights.u is None else inverse.mT @ weights.u)
 
     def loss_at(self, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
-        """Compute the loss of weights, averaged over whitened Gram matrices from `draw_gram`."""
+        """Compute the loss of weights, averaged over the (whitened) Gram matrices of prompts."""
         A, B, u = self.whiten(weights)
         first, code = self.factor.mT.to(A), self.kernel
         if u is not None:
@@ -159,16 +159,16 @@ class GaussianPrompts(Parameters):
         return kernel.loss(prompts, A, first, gamma=list(B), code=code)
 
     def take_share(self, batch: Prompts, rank: int, size: int) -> tuple[Prompts, float]:
-        """Return one process's share of the prompts; they keep their weights in the whole batch."""
+        """Return the share of one process and its weight in the loss of the batch."""
         first, last = find_share(batch.size, rank, size)
         return batch.narrow(first, last), 1.0
 
     def compute_blank_loss(self, model: Any) -> float:
-        """Return the loss if all weights are 0: tr(WΣ)."""
+        """Return tr(WΣ), the loss of weights that are 0."""
         return float(self.factor.square().sum())
 
     def distances(self, weights: Weights) -> dict[str, float]:
-        """Return the distance to the identity of each A_i (whitened and not) and of each B_i."""
+        """Return Dist(A_i, I), in whitened and in original coordinates, and Dist(B_i, I)."""
         distances: dict[str, float] = {}
         S = symmetric_root(self.root @ self.root.mT)
         for i, A in enumerate(weights.A.detach().cpu().double()):
@@ -186,7 +186,7 @@ def symmetric_root(S: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
 
 
 def distance_to_identity(M: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """Compute min_α ‖M − αI‖_F / ‖M‖_F, which is 1 at M = 0 (ahn2023, section 5.3)."""
+    """Compute Dist(M, I) = min_α ‖M − αI‖_F / ‖M‖_F (ahn2023, section 5.3); it is 1 at M = 0."""
     d, size = M.shape[-1], (M**2).sum((-2, -1))
     trace = M.diagonal(dim1=-2, dim2=-1).sum(-1)
     off = (1 - trace**2 / (d * size.clamp(min=1e-300))).clamp(min=0)
@@ -223,9 +223,10 @@ MAX_IMAGES = 10_000
 def expand_images(gram: Float[Tensor, "d d batch"]) -> Float[Tensor, "d d images"]:
     """Return the images of each G under all d·2^(d−1) sign changes and cyclic shifts of the axes.
 
-    The law of whitened G is invariant under each of them, and only multiples of the identity
-    commute with all: the mean over them has the symmetry that makes A_i ∝ Σ⁻¹, B_i ∝ I critical for
-    w* ~ N(0, Σ⁻¹), which a mean over samples alone has only in the limit.
+    The distribution of whitened G is invariant under these maps, and only multiples of the identity
+    commute with all of them. With the average over images, A_i ∝ Σ⁻¹, B_i ∝ I are therefore
+    critical points for w* ~ N(0, Σ⁻¹). With samples alone, this holds only in the limit of many
+    samples.
     """
     d = len(gram)
     if d * 2 ** (d - 1) > MAX_IMAGES:
@@ -240,11 +241,11 @@ def expand_images(gram: Float[Tensor, "d d batch"]) -> Float[Tensor, "d d images
 
 
 EVALUATION_PARTS = 20
-"""Parts that an evaluation is split into; their spread gives its standard error."""
+"""Number of parts of an evaluation; their spread determines its standard error."""
 
 
 def draw_held_out(objective: Any, model: nn.Module) -> Iterator[Prompts]:
-    """Draw a batch of held-out prompts: always the same ones, which are never trained on."""
+    """Yield the parts of a held-out batch, which is always the same and never used in training."""
     generator = torch.Generator().manual_seed(2**40 + 1)
     device = next(model.parameters()).device
     part = replace(objective, batch=-(-objective.batch // EVALUATION_PARTS))
@@ -263,8 +264,11 @@ def summarise_losses(parts: Sequence[Tensor]) -> dict[str, float]:
 
 
 class PopulationLoss(GaussianPrompts):
-    """The exact expected loss: by Wishart words for one or two layers that keep x, otherwise by a
-    quadrature rule, for small d and few layers."""
+    """The exact expected loss, for small d and few layers.
+
+    For one or two layers that do not update x, it is computed by Wishart words, otherwise by a
+    quadrature rule.
+    """
 
     layers: int = parameter(1, "layers, or loops", least=1)
     moving: bool = parameter(False, "whether layers move x (B_l)")

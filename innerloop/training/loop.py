@@ -1,11 +1,10 @@
-"""The training loop, which can be stopped at any moment and resumes bit for bit.
+"""The training loop, which can be stopped at any time and resumes bit for bit.
 
-Batches   batch number k comes from a generator with the seed (seed, k)
-Stops     at the last step, at a target, without progress, at SIGINT (after saving)
-Diverged  a loss or gradient that is not finite stops the run before it reaches the weights; so does
-          an evaluated loss above MAX_GROWTH times the larger of the loss at step 0 and the blank
-          loss, if the loss of the batch before is as large. The blank loss is that of a model which
-          always answers 0, or chooses actions uniformly
+Batches   batch k is drawn by a generator seeded with (seed, k), so only the step determines it
+Stops     at the last step, at a target loss, without progress, or at SIGINT (after saving)
+Diverged  a loss or gradient that is not finite stops the run before weights are updated. So does a
+          loss above MAX_GROWTH times the larger of the loss at step 0 and the loss of predicting
+          nothing, if both the last batch and the evaluation have it
 """
 
 from __future__ import annotations
@@ -48,29 +47,36 @@ from innerloop.training.settings import Settings
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 MAX_GROWTH = 1e3
-"""An evaluated loss counts as diverged above this factor times a reference: the loss at step 0, or
-the blank loss if that is larger (1 if it is not known). The loss of a single batch is not compared,
-because one rare prompt may have a huge loss without harm if gradients are clipped."""
+"""Factor by which an evaluated loss that counts as diverged exceeds the initial loss.
+
+The initial loss is the larger of the loss at step 0 and the loss of predicting nothing (1 if it is
+unknown), because a run that starts at a solution may grow by any factor from its tiny loss. The
+loss of a batch alone does not count, because one rare prompt may have a huge loss, which clipping
+handles.
+"""
 PLATEAU = 0.98
-"""A run whose loss stays above this share of the blank loss has learned nothing."""
+"""Share of the loss of predicting nothing; a run with a larger final loss has learned nothing."""
 
 
 class DivergedError(InputError):
-    """The loss, a gradient or a weight is not finite, or the loss is too large."""
+    """The loss, the gradient or a weight is not finite, or the loss is far too large."""
 
 
 class TrainingWarning(UserWarning):
-    """A message about a run, as a warning for callers that pass no `notice`."""
+    """A message about a training run, if the caller passes no function `notice`."""
 
 
 def warn_caller(text: str) -> None:
-    """Issue a message as a `TrainingWarning`: the default for `notice`."""
+    """Issue a message of a run as a `TrainingWarning`; this is the default of `notice`."""
     warnings.warn(text, TrainingWarning, stacklevel=2)
 
 
 @dataclass
 class Training:
-    """A training run, in progress or finished; `capture_state` is what a checkpoint stores."""
+    """A training run, in progress or finished.
+
+    A checkpoint stores the result of `capture_state`.
+    """
 
     model: nn.Module
     objective: Objective
@@ -81,19 +87,19 @@ class Training:
     history: list[Row] = field(default_factory=list)
     """One row per evaluation: step, learning rate, seconds, the batch's loss, the measures."""
     stop_reason: str = ""
-    """Why the run stopped: `steps`, `target` or `patience`; empty while it runs."""
+    """The reason why the run stopped: `steps`, `target` or `patience`; empty before its end."""
     environments: list[Environment] = field(default_factory=list)
-    """The environments of the run, each with its first `step`."""
+    """The conditions of the run, each with its first `step`; several if they changed."""
     opening: Opening | None = Opening((), "")
-    """The run's first steps; None if it was resumed from a checkpoint that does not store them."""
+    """The losses of the first steps; None if the run was resumed from a checkpoint without them."""
     watch: Callable[[int, nn.Module], None] | None = None
-    """Called with the step and the model, before the first step and after each."""
+    """Function that is called with step and model, before the first step and after every step."""
     extensions: list[Extension] = field(default_factory=list)
     """The extensions of the run to more steps."""
     group: Group = Group()
     """The processes that train together; usually this one alone."""
     interrupted: Callable[[], bool] = lambda: False
-    """Returns whether this process should stop; all processes then stop at the same step."""
+    """Function that returns whether this process should stop; the whole group then stops."""
 
     def __post_init__(self) -> None:
         self.device = next((w.device for w in self.model.parameters()), CPU)
@@ -105,7 +111,7 @@ class Training:
         self.stopped = False
 
     def capture_state(self) -> dict[str, Any]:
-        """Return everything that a checkpoint stores; weights that are not finite are an error."""
+        """Return everything that a checkpoint stores; raise an error if weights are not finite."""
         self._check_weights()
         return {
             "model": dict(self.model.state_dict()),
@@ -121,7 +127,7 @@ class Training:
         }
 
     def extend(self, steps: int) -> None:
-        """Raise the total number of steps; a run that ended at the old total continues."""
+        """Increase the total number of steps; a run that ended at the old number continues."""
         if steps <= self.settings.steps:
             raise InputError(f"steps must be more than {self.settings.steps}, got {steps}")
         self.extensions.append(Extension(self.step, self.settings.steps))
@@ -130,8 +136,8 @@ class Training:
             self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Check a state that `capture_state` returned, and restore the run from it."""
-        optional = {OPENING, EXTENSIONS}  # which files of older versions lack, or most runs
+        """Restore a state from `capture_state`, after checking all of it."""
+        optional = {OPENING, EXTENSIONS}  # missing in files of older versions, and in most runs
         names = self.capture_state().keys() | optional
         for name in names - optional:
             require(name in state, f"it has no {name}")
@@ -154,7 +160,7 @@ class Training:
     def advance(self, *, evaluate: bool = True) -> None:
         """Take one step of the optimiser, and the evaluations that are due before and after it.
 
-        Evaluations do not affect the training.
+        Evaluations have no effect on the steps.
         """
         start = time.perf_counter()
         self.settings.prepare_model(self.model, self.step)
@@ -194,13 +200,13 @@ class Training:
 
     @cached_property
     def blank_loss(self) -> float | None:
-        """The evaluated loss of the answer 0, or of uniform odds; None if it is not defined."""
+        """The evaluated loss of predicting nothing; None if the objective does not define it."""
         compute = getattr(self.objective, "compute_blank_loss", None)
         with torch.no_grad():
             return None if compute is None else float(compute(self.model))
 
     def describe_plateau(self) -> str:
-        """Describe a run that learned nothing: its loss never fell below the blank loss."""
+        """Return a message if the loss never fell below that of predicting nothing, else ""."""
         best = min((row["loss"] for row in self.history if row["step"]), default=math.inf)
         blank = self.blank_loss
         if not self.stop_reason or blank is None or best < PLATEAU * blank:
@@ -266,7 +272,7 @@ class Training:
         loss, first = measures["loss"], self.history[0]["loss"]
         self._check_finite(loss, 0.0)
         floor = 1.0 if self.blank_loss is None else self.blank_loss
-        # Both: a loss in expectation may be huge where rare prompts alone have large errors.
+        # Both losses must be large: rare prompts alone can make an expected loss huge.
         if self.step and min(loss, self._last_loss) > MAX_GROWTH * max(floor, first):
             raise self._make_diverged(f"the loss is {loss:.4g}, at step 0 it was {first:.4g}")
         self._check_weights()
@@ -286,14 +292,14 @@ def fit(
 ) -> Training:
     """Train to the end, resuming from the checkpoint at `path` if there is one.
 
-    `record` is called with the history before the first step and after every new row. `steps`
-    extends a resumed run to more steps.
-
     A checkpoint is written before the first step, every `every` seconds, at SIGINT (then
-    KeyboardInterrupt is raised) and at the end. If a checkpoint between start and end cannot be
-    written, this is reported to `notice`, and the next attempt follows later. At the start and the
-    end it is an error; the last complete checkpoint remains. `environment` is recorded, and changes
-    of it are reported to `notice`.
+    KeyboardInterrupt is raised) and at the end. If one cannot be written during the run, `notice`
+    is called, and writing is tried again later. At the start and the end, this raises an error, and
+    the last checkpoint that was written remains.
+
+    `environment` describes the conditions of the run, which are recorded; `notice` is called if a
+    run is resumed under other conditions. `record` is called with the history before the first step
+    and after every new row. `steps` extends a resumed run to more steps.
     """
     told = notice or warn_caller
     saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
@@ -321,7 +327,7 @@ def fit(
 
 
 def replay_opening(training: Training) -> Opening:
-    """Take the first steps of a new training run, without evaluations."""
+    """Take the first steps of a training that has not started, without evaluations."""
     with checkpoint.isolate_random_states(training.seed):
         for _ in range(min(OPENING_STEPS, training.settings.steps)):
             training.advance(evaluate=False)

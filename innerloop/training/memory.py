@@ -1,7 +1,7 @@
-"""Limit the memory that a model from a file may allocate.
+"""A limit on the memory for building a model whose sizes come from a file.
 
-A stranger's file may state any sizes, such as 10⁹ hidden units. A model that is much larger than
-the file is refused before its tensors are allocated, because its weights cannot be in the file.
+Anybody can write a file whose settings ask for 10⁹ hidden units. The limit raises an error before
+such a model is allocated, because the file does not contain as many weights.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from innerloop.errors import InputError
 
 _ENTRY_BYTES = 8
-"""Bytes to count for an entry before it exists: those of float64."""
+"""Bytes that are counted for an entry that is not allocated yet, as for float64."""
 
 
 @contextmanager
 def limit_allocations(most: int) -> Iterator[None]:
-    """Raise an error if the tensors that are created inside the block have more than `most` bytes.
+    """Raise `InputError` if tensors made in a `with` block have more than `most` bytes in all.
 
-    The result of every operation counts, even if it is freed later; a view of another tensor does
-    not. A tensor that is requested by its size is refused before it is allocated.
+    Every result of an operation counts, even if it is freed again; views of other tensors do not.
+    If an operation is called with the size of its result, the error is raised before it is
+    allocated.
     """
     with _AllocationLimit(most):
         yield
@@ -52,7 +53,7 @@ class _AllocationLimit(TorchDispatchMode):
         if count > self.left:
             raise InputError(
                 f"its settings ask for a model of more than {self.most / 2**20:,.0f} MB, far more "
-                "than the weights it holds"
+                "than the weights it contains"
             )
 
 

@@ -16,12 +16,12 @@ from innerloop.problems.base import Distribution
 
 @runtime_checkable
 class Objective(Protocol):
-    """The loss that a training run minimises, and the distribution of its batches.
+    """The objective that a training run minimises.
 
-    A batch depends only on the generator, so a run can be resumed at any step. An objective may
-    also have a method `compute_blank_loss(model)`, which returns the evaluated loss of a model that
-    always answers 0, or chooses actions uniformly. A run that ends near this loss has learned
-    nothing. The argument provides the shapes of the answers.
+    A batch must depend only on the generator, so that a run can be resumed at any step. An
+    objective may also have a method `compute_blank_loss(model)`, which returns the evaluated loss
+    of predicting nothing; the model is passed for the shapes of answers. A run whose final loss is
+    not lower is reported to have learned nothing.
     """
 
     def draw(self, generator: torch.Generator) -> Any:
@@ -29,17 +29,17 @@ class Objective(Protocol):
         ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """Return the scalar to minimise."""
+        """Return the loss of a batch, a scalar to minimise."""
         ...
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Return measures on held-out examples, among them `loss`; the examples never change."""
+        """Return measures on held-out examples, always the same ones; one measure is `loss`."""
         ...
 
 
 @dataclass(frozen=True)
 class SquaredError:
-    """The mean squared error E (prediction − target)² over a distribution of problems.
+    """The loss E (prediction − target)² over a distribution of problems with known targets.
 
     `predict(model, problem)` returns predictions of the shape of `target(problem)`.
     """

@@ -1,8 +1,8 @@
 """The opening of a training run: the losses of its first steps, and a digest of its first batch.
 
-A recorded run stores its opening, and a test repeats it. The test therefore fails as soon as a
-change of the code affects the initial model, the batches, the loss or the optimiser. Later steps
-are less useful: training amplifies rounding errors until two correct runs differ completely.
+The opening is stored with a recorded run, and a test repeats it. It changes if the initial model,
+the batches, the loss or the optimiser change. Later steps are less informative, because training
+amplifies rounding errors until two correct runs differ completely.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from torch import Tensor
 from innerloop.training.restoring import is_number, require
 
 OPENING = "opening"
-"""The entry of a state, and of a model file's description, with the run's first steps."""
+"""The key of the opening, in a state and in the description of a model file."""
 STEPS = 5
 TOLERANCE = 1e-5
-"""Largest relative difference, due to rounding, in the first three losses."""
+"""Largest relative difference of the first three losses that is attributed to rounding."""
 LATER_TOLERANCE = 1e-4
-"""The same for the fourth and the fifth loss. On another kind of processor, the fourth loss of one
-of 64 recorded runs differed by 1.05e-5; no difference in the first three losses reached 1e-6."""
+"""Largest relative difference of the other two losses that is attributed to rounding.
+
+On another kind of processor, the fourth loss of one of 64 recorded runs differed by 1.05e-5,
+because training amplified the last digit. The first three losses never differed by 1e-6.
+"""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """The losses of the first steps, each before its step, and the SHA-256 of the first batch."""
+    """The losses before each of the first steps, and the SHA-256 of the first batch."""
 
     losses: tuple[float, ...]
     batch: str
@@ -44,7 +47,7 @@ class Opening:
         return cls(tuple(content["losses"]), content["batch"])
 
     def describe_difference(self, other: Opening) -> str:
-        """Describe in one line how another opening differs; empty if both are of the same run."""
+        """Describe in one line how another opening differs; return "" for one of the same run."""
         if self.batch != other.batch:
             return f"the first batch is {self.batch[:12]}… here, {other.batch[:12]}… there"
         if len(self.losses) != len(other.losses):
@@ -57,7 +60,7 @@ class Opening:
 
 
 def is_opening(value: Any, most: int = STEPS) -> bool:
-    """Return whether a value has the form of a stored `Opening`: losses, and a batch's digest."""
+    """Return whether a value has the form of a saved `Opening`: first losses, digest of a batch."""
     if not isinstance(value, dict) or value.keys() != {"losses", "batch"}:
         return False
     losses, batch = value["losses"], value["batch"]
@@ -67,12 +70,14 @@ def is_opening(value: Any, most: int = STEPS) -> bool:
 
 
 def read_opening(state: Mapping[str, Any]) -> Opening | None:
-    """Read the opening of a run from its stored state, which has one loss for each step."""
+    """Return the opening in the state of a run, which has as many losses as steps."""
     if OPENING not in state:
         return None if state["step"] else Opening((), "")
     known = min(state["step"], STEPS)
     found = state[OPENING]
-    require(is_opening(found) and len(found["losses"]) == known, "its opening is not a run's")
+    require(
+        is_opening(found) and len(found["losses"]) == known, "its opening is not valid for this run"
+    )
     return Opening.from_dict(found)
 
 

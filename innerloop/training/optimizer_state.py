@@ -1,8 +1,8 @@
-"""Checks of an optimiser's state from a file against the weights that it belongs to.
+"""Check the state of an optimiser from a file against the model's weights.
 
-The fused kernels of torch do not check the shapes of their state. A state tensor that is smaller
-than its weight would make them write beyond its end. Therefore every tensor must have the shape and
-dtype of its weight, or be a single number if the optimiser stores one.
+The fused kernels of torch do not check the shapes of their state: with a tensor smaller than its
+weight, they write beyond its end. So every tensor must have the shape and dtype of its weight, or
+be a single number if the optimiser stores one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from innerloop.training.restoring import check_tensor, is_count, is_number, requ
 
 
 def check_optimizer(optimizer: Optimizer, found: Any, step: int) -> dict[str, Any]:
-    """Check the state of an optimiser after `step` steps, and return it in the form to be loaded.
+    """Check the state of an optimiser after `step` steps; return it in the form that torch loads.
 
-    Options of the groups (learning rate, betas, …) that both have must be equal. They are not
-    loaded, because the settings determine them and versions of torch differ in their options.
+    The options of groups (learning rate, betas, …) that both have must be equal. They are then
+    taken from the settings, because other versions of torch have other options.
     """
     whole = isinstance(found, dict) and isinstance(found.get("state"), dict)
     require(whole and isinstance(found.get("param_groups"), list), "it has no optimiser")
@@ -28,7 +28,10 @@ def check_optimizer(optimizer: Optimizer, found: Any, step: int) -> dict[str, An
     _check_groups(found["param_groups"], own)
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for number, slots in found["state"].items():
-        require(is_count(number, len(weights) - 1), "the optimiser has state of no weight")
+        require(
+            is_count(number, len(weights) - 1),
+            "the optimiser has state of a weight that the model does not have",
+        )
         require(isinstance(slots, dict), "the optimiser has state without names")
         if isinstance(optimizer, LBFGS):
             _check_lbfgs(slots, weights, own[0]["history_size"])
@@ -48,10 +51,12 @@ def _check_groups(found: list[Any], own: list[dict[str, Any]]) -> None:
     for group, expected in zip(found, own, strict=True):
         named = isinstance(group, dict) and "params" in group
         require(named, "the optimiser has other groups of weights")
-        for name in expected.keys() & group.keys() - {"lr"}:  # the step decides the rate
+        for name in expected.keys() & group.keys() - {
+            "lr"
+        }:  # the learning rate depends on the step
             same = type(group[name]) is type(expected[name])
             same = same and repr(group[name]) == repr(expected[name])
-            require(same, f"the optimiser's {name} is not that of the settings")
+            require(same, f"the optimiser's {name} differs from the settings")
 
 
 def _check_names(
@@ -108,7 +113,7 @@ def _check_lbfgs(slots: dict[Any, Any], weights: list[Tensor], most: int) -> Non
     lengths = {len(each) for each in histories}
     require(len(lengths) == 1 and max(lengths) <= most, "the optimiser's history has other lengths")
     past = slots.get("al", [None] * most)
-    require(isinstance(past, list) and len(past) == most, "the optimiser has no list al")
+    require(isinstance(past, list) and len(past) == most, "the optimiser does not have a list 'al'")
     long = [slots[name] for name in vectors] + slots["old_dirs"] + slots["old_stps"]
     short = [slots["t"], slots["H_diag"], slots["prev_loss"], *slots["ro"], *past]
     for value in long:

@@ -1,11 +1,11 @@
-"""Train with several processes that `torchrun` started; each takes a share of every batch.
+"""Train with several processes, as `torchrun` starts them: each computes a share of every batch.
 
-Batch     all processes draw the one batch that a single process would, and process r of R takes
-          instances ⌊rn/R⌋ … ⌊(r+1)n/R⌋ − 1 of its n
+Batch     all processes draw the batch that a single process would draw, and process r of R uses
+          instances ⌊rn/R⌋ … ⌊(r+1)n/R⌋ − 1 of its n instances
 Gradient  Σ_r w_r g_r, summed over the processes, with w_r such that Σ_r w_r L_r is the loss of the
-          whole batch. The optimiser then takes the same step everywhere, so weights stay equal
-Files     all processes read files; only process 0 writes them, and evaluates
-End       if a process is lost, the others end at their next step and report the loss
+          whole batch. The optimiser does the same in all processes, so weights stay equal
+Files     are read by all processes, and written only by process 0, which also evaluates
+End       if a process ends, the others end at their next step with an error message
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from innerloop.jsonfiles import parse_json
 from innerloop.problems.problem import Problem
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Environment variables that `torchrun` sets in each process."""
+"""Variables that `torchrun` sets in the environment of each process."""
 
 
 class LostProcessError(InputError):
@@ -37,7 +37,7 @@ class LostProcessError(InputError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a training; this one has the number `rank`."""
+    """The processes of a training; `rank` is the number of this process."""
 
     rank: int = 0
     size: int = 1
@@ -79,7 +79,7 @@ class Group:
         return total, stopped > 0
 
     def share_result(self, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Compute JSON values in process 0, and send them to all processes."""
+        """Compute JSON values in the leading process only, and return them in all processes."""
         if self.size == 1:
             return compute()
         data = json.dumps(compute()).encode() if self.leads else b""
@@ -92,7 +92,7 @@ class Group:
         return parse_json(bytes(text.tolist()))
 
     def require_same(self, about: dict[str, Any]) -> None:
-        """Raise an error if the processes were started with different recipes or settings."""
+        """Raise `InputError` if the processes have different recipes, settings or seeds."""
         if self.size == 1:
             return
         own = parse_json(json.dumps(about))
@@ -106,7 +106,7 @@ class Group:
             )
 
     def wait(self) -> None:
-        """Wait until all processes have reached this point."""
+        """Wait until all processes have called this function."""
         if self.size > 1:
             self.share_result(dict)
 
@@ -121,7 +121,7 @@ class Group:
 
 
 def take_instances(batch: Any, rank: int, size: int) -> tuple[Any, float]:
-    """Return one process's share of a batch; instances are the first dimension of its tensors."""
+    """Return the share of one process in a batch whose first dimension is the instances."""
     if isinstance(batch, Problem):
         count = len(batch)
         first, last = find_share(count, rank, size)
@@ -134,7 +134,7 @@ def take_instances(batch: Any, rank: int, size: int) -> tuple[Any, float]:
         shares = [share for share, _ in parts]
         return type(batch)(*shares) if hasattr(batch, "_fields") else tuple(shares), parts[0][1]
     raise InputError(
-        f"a batch that is a {type(batch).__name__} cannot be shared by {size} processes: train "
+        f"a batch of type {type(batch).__name__} cannot be shared by {size} processes: train "
         "with one"
     )
 
@@ -142,12 +142,14 @@ def take_instances(batch: Any, rank: int, size: int) -> tuple[Any, float]:
 def find_share(count: int, rank: int, size: int) -> tuple[int, int]:
     """Return the first instance of a process's share, and the first one after it."""
     if count < size:
-        raise InputError(f"a batch of {count} cannot be shared by {size} processes: start fewer")
+        raise InputError(
+            f"{count} instances cannot be shared by {size} processes: start fewer processes"
+        )
     return rank * count // size, (rank + 1) * count // size
 
 
 def count_processes() -> int:
-    """Return the number of processes that `torchrun` started."""
+    """Return the number of processes that were started together, including this one."""
     if not all(name in os.environ for name in VARIABLES):
         return 1
     size = os.environ["WORLD_SIZE"]
@@ -155,12 +157,12 @@ def count_processes() -> int:
 
 
 def is_leading() -> bool:
-    """Return whether this process prints and writes files."""
+    """Return whether this process is the one that prints and writes."""
     return count_processes() == 1 or os.environ["RANK"] == "0"
 
 
 def join_group(device: torch.device) -> Group:
-    """Join the group of processes that `torchrun` started; without it, a group of one process."""
+    """Join the processes that were started together; a single process forms a group of one."""
     if count_processes() == 1:
         return Group(device=device)
     if device.type == "cuda" and device.index is None:
@@ -178,7 +180,7 @@ def join_group(device: torch.device) -> Group:
 
 
 def leave_group() -> None:
-    """Leave the group; the other processes may have ended already."""
+    """Leave the group; other processes may already have ended."""
     with suppress(RuntimeError, ValueError):
         if dist.is_initialized():
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Read the checkpoint of a run that is resumed, and compare its settings and its environment."""
+"""Read a checkpoint to resume from; compare its settings and conditions with the current ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from innerloop.training.environment import Environment, describe_differences, is
 from innerloop.training.restoring import is_count, shorten
 
 ENVIRONMENTS = "environments"
-"""The entry of a run's description that lists its environments, each with its first `step`."""
+"""The key of the conditions of a run in its description, each with its first `step`."""
 MAX_DIFFERENCES = 5
-"""An error names at most this many settings that differ."""
+"""Largest number of differing settings that an error message lists."""
 
 
 def read_run(
@@ -24,13 +24,13 @@ def read_run(
     notice: Callable[[str], None],
     defaults: dict[str, Any],
 ) -> tuple[dict[str, Any], list[Environment]]:
-    """Read the state of a run and its environments; add the present one if it is a new one.
+    """Read the state of a run and its environments; the current one is added if it is new.
 
-    `defaults` are the values of settings that an older version did not have.
+    `defaults` are values of settings that files of older versions may not contain.
 
-    A run with other settings raises an error. Other threads, versions or code do not, because a
-    long run may outlast an upgrade. Its weights then differ from those of an uninterrupted run,
-    which is reported to `notice`.
+    A checkpoint of another training raises an error. Other threads, versions or code do not, since
+    libraries may be upgraded during a long run. But the weights may then differ from those of an
+    uninterrupted run, which is reported to `notice`.
     """
     saved, state = checkpoint.read(path)
     if isinstance(settings := saved.get("settings"), dict):
@@ -39,13 +39,15 @@ def read_run(
     there = saved.get(ENVIRONMENTS, [])
     steps = [each.get("step") if is_environment(each) else None for each in _as_list(there)]
     if not isinstance(there, list) or not all(is_count(step) for step in steps):
-        raise FileError(f"{path} does not say under which threads, versions and code it was made")
+        raise FileError(
+            f"{path} does not contain the threads, versions and code with which it was written"
+        )
     if here is None:
         return state, there
     different = describe_differences(there[-1], here) if there else "none are recorded"
     if different:
         notice(
-            f"{path} goes on under other threads, versions or code ({different}): its weights may "
+            f"{path} continues with other threads, versions or code ({different}): its weights may "
             "differ from those of an uninterrupted run"
         )
         there = [*there, {"step": state.get("step"), **here}]
@@ -53,7 +55,7 @@ def read_run(
 
 
 def check_same_training(path: Path, saved: dict[str, Any], requested: dict[str, Any]) -> None:
-    """Raise an error if a checkpoint belongs to a training run with other settings."""
+    """Raise `FileError` if a checkpoint belongs to a training run with other settings."""
     there, here = _flatten(saved), _flatten(requested)
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     if names:

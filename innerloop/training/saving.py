@@ -1,4 +1,4 @@
-"""Write the checkpoints of a run at regular intervals, and restore a run from its checkpoint."""
+"""Read and write the checkpoints of a run, at its start and at intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from innerloop.training.settings import Settings
 
 @runtime_checkable
 class Resumable(Protocol):
-    """An object whose state a checkpoint stores: a training run."""
+    """The interface of a training whose state can be saved."""
 
     settings: Settings
     environments: list[Environment]
@@ -28,9 +28,9 @@ class Resumable(Protocol):
 
 
 class Checkpoints:
-    """Writes the checkpoints of a training run to `path`; writes nothing if `path` is None.
+    """The checkpoints of a training, in the file `path`; None means no checkpoints.
 
-    If `writes` is False, checkpoints are only read, because another process writes them.
+    If `writes` is false, checkpoints are only read, because another process writes them.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Checkpoints:
         steps: int | None,
         wait: Callable[[], None] = lambda: None,
     ) -> None:
-        """Restore the run from its checkpoint if there is one; extend it if `steps` is larger.
+        """Restore the training from the file if there is one, and extend it to `steps` if needed.
 
-        A new or an extended run calls `wait` and then writes a checkpoint at once. Until then,
-        other processes may read the old file.
+        The first checkpoint of a run, or of an extended run, is written at once, but after `wait`
+        returns, because other processes may still be reading the old file.
         """
         training, begun = self.training, self.path is not None and self.path.exists()
         if self.path is not None and begun:
@@ -68,7 +68,7 @@ class Checkpoints:
                 training.restore(state)
             except InputError as error:
                 raise FileError(
-                    f"{self.path} does not hold a state of this training: {error}"
+                    f"{self.path} does not contain a state of this training: {error}"
                 ) from None
         elif environment is not None:
             training.environments = [{"step": 0, **environment}]
@@ -78,7 +78,7 @@ class Checkpoints:
         before = training.settings.steps
         longer = begun and steps is not None and steps > before
         if longer and steps is not None:
-            self.notice(f"{self.path} goes on to {steps} steps; {before} were planned")
+            self.notice(f"{self.path} continues to {steps} steps; {before} were planned")
             training.extend(steps)
             settings = {**self.about.get("settings", {}), "steps": steps}
             self.about = {**self.about, "settings": settings}
@@ -91,11 +91,11 @@ class Checkpoints:
             checkpoint.write(self.path, self.about, self.training.capture_state())
 
     def save_if_due(self) -> None:
-        """Write a checkpoint if the last one is old enough; report an error and continue."""
+        """Write a checkpoint if the last one is old enough; if this fails, only call `notice`."""
         if self.path is None or time.monotonic() - self._last < self.every:
             return
         try:
             self.save()
         except FileError as error:
-            self.notice(f"{error}; training continues, resumable from the last checkpoint")
+            self.notice(f"{error}; training continues and can be resumed from the last checkpoint")
         self._last = time.monotonic()

@@ -1,4 +1,4 @@
-"""Settings of a training run: optimiser, schedule, clipping, when to evaluate and when to stop.
+"""Settings of a training run: optimiser, schedule, clipping, evaluations, and when to stop.
 
 An option that the chosen optimiser or schedule does not use raises an error.
 """
@@ -21,7 +21,7 @@ from innerloop.parameters import Parameters, parameter
 MAX_STEPS = 10**9
 """Upper bound on every number of steps: at a millisecond each, twelve days."""
 MAX_FACTOR = 1e38
-"""Upper bound on learning rates. Larger ones overflow in torch's float32 arithmetic."""
+"""Upper bound on rates: for larger ones, multiplying float32 numbers fails in torch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +49,23 @@ class Settings(Parameters):
     period: int | None = parameter(None, "halving: steps between halvings", least=1)
     warmup: int = parameter(0, "steps in which the learning rate rises from 0", least=0)
     clip: float | None = parameter(None, "clip the norm of the whole gradient to this", least=0)
-    clip_each: float | None = parameter(None, "clip the norm of each matrix of it to this", least=0)
-    redraw: int = parameter(1, "steps between fresh batches; 0 keeps the first", least=0)
+    clip_each: float | None = parameter(
+        None, "clip the norm of each matrix of the gradient to this", least=0
+    )
+    redraw: int = parameter(1, "steps between new batches; 0 uses the first batch always", least=0)
     evaluate_every: int = parameter(100, "steps between evaluations", least=1)
     patience: int | None = parameter(
         None, "stop after this many evaluations without a lower loss", least=1
     )
     target: float | None = parameter(None, "stop once the evaluated loss is at most this")
     precision: Literal["float32", "bfloat16"] = parameter(
-        "float32", "of matrix products in training (automatic mixed precision); networks only"
+        "float32",
+        "precision of matrix products in training (automatic mixed precision); networks only",
     )
     compiled: bool = parameter(False, "whether torch.compile compiles the model; networks only")
 
     is_network: ClassVar[bool] = False
-    """Whether the model is a network that can be compiled, and trained in mixed precision."""
+    """Whether the model is a network that can be compiled and trained in mixed precision."""
     takes_bfloat16: ClassVar[bool] = False
     """Whether the model can be trained in mixed precision although it cannot be compiled."""
 
@@ -82,7 +85,7 @@ class Settings(Parameters):
             if getattr(self, name) is not None and not used:
                 raise InputError(f"optimizer {self.optimizer} does not use {name}: leave it out")
         if (self.period is None) == (self.schedule == "halving"):
-            raise InputError("the schedule halving needs a period, and no other takes one")
+            raise InputError("the schedule halving needs a period, and other schedules have none")
         if self.warmup >= self.steps:
             raise InputError(f"warmup must be shorter than steps={self.steps}, got {self.warmup}")
         refused = {
@@ -92,10 +95,10 @@ class Settings(Parameters):
         if not self.is_network and any(refused.values()):
             names = " and ".join(name for name, given in refused.items() if given)
             raise InputError(
-                f"{names}: for recipes that train networks, such as gpt2; leave it out"
+                f"{names} applies only to recipes that train networks, such as gpt2: leave it out"
             )
         if self.optimizer == "lbfgs" and self.redraw:
-            raise InputError("L-BFGS needs one batch throughout: set redraw=0")
+            raise InputError("L-BFGS needs the same batch in all steps: set redraw=0")
 
     def _check_ranges(self) -> None:
         """Check the limits that also apply to recipes with defaults of their own."""
@@ -131,7 +134,7 @@ class Settings(Parameters):
         return kind(weights, lr=rate, betas=betas, weight_decay=decay, fused=True)
 
     def use_precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Compute in the training precision inside the block; weights keep their precision."""
+        """Use the precision of training in a `with` block; weights keep their own precision."""
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16)
@@ -156,7 +159,7 @@ class Settings(Parameters):
         """
 
     def learning_rate_at(self, step: int) -> float:
-        """The learning rate of step 0, 1, …; it depends on the step alone and has no state."""
+        """Return the learning rate of step 0, 1, …, which depends only on the step."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / (self.warmup + 1)
         share = (step - self.warmup) / (self.steps - self.warmup)
@@ -169,7 +172,7 @@ class Settings(Parameters):
         return self.learning_rate * factor[self.schedule]
 
     def clip_gradients(self, model: nn.Module) -> float:
-        """Clip the gradient as set, and return its norm before clipping."""
+        """Clip the gradient according to the settings, and return its norm before clipping."""
         gradients = [w.grad for w in model.parameters() if w.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         if self.clip_each is not None:

@@ -1,11 +1,12 @@
-"""Linear-attention models trained on Gram matrices, with the weights that the theory names.
+"""Linear-attention models that are trained on Gram matrices, parametrised as in the papers.
 
 LinearStack   P_l = diag(B_l, 1), Q_l = diag(A_l, 0): form (13) of ahn2023, without B form (9)
 LoopedBlock   P = [0 0; uᵀ 1], Q = diag(A, 0) in every loop, subtracted: (3)–(5) of gatmiry2024
 FullStack     P_l and Q_l with all (d+1)² entries
 
-Each converts to a `Transformer` with these weights, to be saved, traced and identified. Q
-multiplies (key, query) in the papers and (query, key) here, so a head's score is Q's transpose.
+Each model can be converted to a `Transformer` with these weights, which can be saved, traced and
+identified. Q multiplies (key, query) in the papers and (query, key) here, so the score of a head is
+the transpose of Q.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from innerloop.transformer import Attention, Block, Head, Layout, Transformer
 
 
 class Weights(NamedTuple):
-    """A of each layer with the sign of ahn2023; B of all but the last layer and u are optional."""
+    """The A of each layer, with the sign of ahn2023; the B of all layers but the last; and u."""
 
     A: Float[Tensor, "layers d d"]
     B: Float[Tensor, "moves d d"] | None = None
@@ -84,7 +85,7 @@ class LinearStack(nn.Module):
 
 
 class LoopedBlock(nn.Module):
-    """One block, applied `loops` times; without u, u is 0."""
+    """One block that is applied `loops` times; u is 0 if it is None."""
 
     def __init__(
         self, A: Float[Tensor, "d d"], loops: int, u: Float[Tensor, " d"] | None = None
@@ -136,7 +137,7 @@ Stack = LinearStack | LoopedBlock
 
 
 class FullStack(nn.Module):
-    """Layers whose P and Q have all entries free."""
+    """Layers in which all entries of P and Q are trainable."""
 
     def __init__(self, P: Float[Tensor, "layers d1 d1"], Q: Float[Tensor, "layers d1 d1"]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Initial weights other than random ones: near a known model, or copies of other layers."""
+"""Initial weights other than random ones: weights near a known model, or copies of other layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 @torch.no_grad()
 def perturb(model: nn.Module, scale: float, generator: torch.Generator) -> None:
-    """Add N(0, scale²/fan-in) to every trainable weight, the law of random free weights."""
+    """Add N(0, scale²/fan-in) noise to every trainable weight, as random initial weights have."""
     for weight in model.parameters():
         if weight.requires_grad:
             noise = torch.randn(weight.shape, generator=generator, dtype=torch.float64)

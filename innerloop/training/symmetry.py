@@ -1,15 +1,15 @@
 """Feature symmetry: random weights that treat all features alike, and gradients averaged over them.
 
-Setting   the places of a stream belong to registers; those of a register with d entries differ in
-          their feature alone. Renaming features by a permutation π permutes places by ρ(π)
-Orbits    matrix entries (r, c) and (r', c') are in one orbit if some renaming maps one to the
-          other, that is if they join the same registers and agree on whether r and c have the same
-          feature. Where the support lies in the first `support` features, these are renamed among
-          themselves, and the others too: each register has two kinds of places
-Average   of ρ(π) W ρ(π)ᵀ over all π: the mean over each orbit (the Reynolds operator)
-Why       where renamed problems are equally likely, the expected gradient at weights that are
-          constant on orbits is constant on orbits: averaging removes noise alone. Without it each
-          feature has to learn the same weights from its own share of the examples
+Setting   the places of a stream belong to registers. The places of a register with d entries
+          differ only in their feature. A permutation π of the features permutes places by ρ(π)
+Orbits    matrix entries (r, c) and (r', c') are in the same orbit if a permutation maps one to the
+          other. This is the case if they connect the same registers and agree on whether r and c
+          have the same feature. If the support is among the first `support` features, these are
+          permuted among themselves, and so are the others: each register has two kinds of places
+Average   the mean of ρ(π) W ρ(π)ᵀ over all π is the mean over each orbit (the Reynolds operator)
+Why       if permuted problems are equally probable and weights are constant on orbits, so is the
+          expected gradient, and averaging only removes noise. Without it, each feature has to learn
+          the same weights from its own share of the examples
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Place = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Orbits:
-    """The orbits of a matrix's entries: `index` holds the orbit number of each entry."""
+    """The orbits of the entries of a matrix; `index` is the number of the orbit of each entry."""
 
     index: Int[Tensor, "rows columns"]
 
     @staticmethod
     def from_places(rows: Sequence[Place], columns: Sequence[Place]) -> Orbits:
-        """Find the orbits of a matrix whose rows and columns have these places."""
+        """Return the orbits of a matrix whose rows and columns have these places."""
         numbers: dict[tuple[str, str, bool], int] = {}
         number = [
             [numbers.setdefault((r, c, i is not None and i == j), len(numbers)) for c, j in columns]
@@ -47,7 +47,7 @@ class Orbits:
 
     @cached_property
     def basis(self) -> Float[Tensor, "entries orbits"]:
-        """Orthonormal basis, one column per orbit, constant on its entries and 0 elsewhere."""
+        """An orthonormal basis: one column per orbit, constant on its entries and 0 elsewhere."""
         ones = nn.functional.one_hot(self.index.flatten()).to(torch.float64)
         return ones / ones.norm(dim=0)
 
@@ -69,8 +69,8 @@ class Orbits:
     ) -> Float[Tensor, "*stack rows columns"]:
         """Draw a matrix that is constant on orbits.
 
-        Each orbit gets N(0, scale²) times its matrix of norm 1, whose entries are 1/√(rc) where the
-        orbit has r entries in each of its rows and c in each of its columns.
+        On each orbit, it is N(0, scale²) times a matrix of norm 1 with equal entries. These are
+        1/√(rc) if the orbit has r entries in each of its rows and c in each of its columns.
         """
         ones = (self.basis.T > 0).unflatten(-1, self.index.shape)
         norms = (ones.sum(dim=2).amax(dim=1) * ones.sum(dim=1).amax(dim=1)).sqrt()
@@ -79,7 +79,7 @@ class Orbits:
 
 
 def list_places(layout: Layout, support: int | None = None) -> list[Place]:
-    """List the places of a stream, whose registers are scalars or have one entry per feature."""
+    """Return the places of a stream, whose registers are scalars or have one entry per feature."""
     if len({shape for shape in layout.registers.values() if shape}) > 1:
         raise InputError(
             f"registers must be scalars or have the same length, got {layout.registers}"
@@ -92,15 +92,15 @@ def list_places(layout: Layout, support: int | None = None) -> list[Place]:
 
 
 def make_place(name: str, feature: int, support: int | None) -> Place:
-    """Make the place of a feature in a register; features beyond the support form another kind."""
+    """Return the place of a feature in a register; features outside the support form another
+    kind."""
     return name if support is None or feature < support else f"{name} beyond", feature
 
 
 def find_orbits(machine: Transformer, support: int | None = None) -> dict[str, Orbits]:
-    """Find the orbits of every weight of a free machine, by the weight's name.
+    """Return the orbits of every weight of a trainable transformer, by the name of the weight.
 
-    Rows of Q and K, and hidden units, count as places of streams of their own, one or several side
-    by side.
+    Rows of Q and K, and hidden units, count as places of one or several additional streams.
     """
     stream, one = list_places(machine.layout, support), [("one", None)]
     by_shape: dict[torch.Size, Orbits] = {}

@@ -1,7 +1,7 @@
 """Transformers whose residual stream has named registers: layouts, heads, MLP pieces, blocks.
 
-Everything here is about running, tracing and saving such a transformer; problems, algorithms and
-constructions belong elsewhere. It imports only `innerloop.errors` and `innerloop.sealed`.
+This folder defines, runs, traces and saves such transformers. Problems, algorithms and
+constructions are defined elsewhere. It imports only `innerloop.errors` and `innerloop.sealed`.
 """
 
 from innerloop.deprecation import make_renaming_getattr

@@ -1,17 +1,18 @@
-"""Attention on the residual stream: linear, ReLU or softmax, mask and normalisation by name.
+"""Attention on the residual stream: linear, ReLU or softmax, with several masks and normalisations.
 
     out_i = h_i + c_i Σ_m Σ_j act(⟨Q_m h_i, K_m h_j⟩) V_m h_j        over the keys j the mask admits
 
 Masks           all      every token is a key
                 context  only the leading context tokens are (M of Ahn et al. and of Gatmiry et al.)
                 causal   tokens 1 … i (Definition 4 of Q. Liu, Definition 3.1 of R. Liu et al.)
-Normalisations  1/n, 1/N, 1/i, 1 for c_i: by context tokens, by all tokens, by the prefix, or none.
+Normalisations  c_i is 1/n (n context tokens), 1/N (N tokens), 1/i (i tokens in the prefix), or 1.
 
-Softmax normalises over the keys that the mask admits. Linear attention is computed in whichever
-order is cheaper: the scores (quadratic in the number of tokens) or the Gram matrix Σ V h (K h)ᵀ
-(linear in it); the result is the same up to rounding. Without gradients, rows and columns of the
-weights that are zero take no time, scores are computed in chunks, and none for future tokens. With
-gradients, heads of large rank are folded: scores from QᵀK, and values applied after the sum.
+Softmax normalises over the keys that the mask admits. Linear attention is computed in the cheaper
+of two orders: scores first (quadratic in the number of tokens), or the Gram matrix Σ V h (K h)ᵀ
+first (linear in this number). The result is the same up to rounding. Without gradients, zero rows
+and columns of the weights are skipped, scores are computed in chunks, and scores of future tokens
+are not computed. With gradients, heads of large rank are folded: scores are computed from QᵀK, and
+V is applied after the sum.
 """
 
 from __future__ import annotations
@@ -44,13 +45,16 @@ from innerloop.transformer.remembering import remember
 Stream = Float[Tensor, "*batch tokens width"]
 
 _SCORES_PER_CHUNK = 1 << 18
-"""Scores computed at a time, without gradients: as many as fit into a processor's cache."""
+"""Number of scores computed at a time without gradients; they fit into a processor's cache."""
 _MIN_PACKING_COST = 1 << 22
-"""From this many multiplications by weights, finding and skipping zero weights pays off."""
+"""Number of multiplications by weights from which skipping zero weights saves time."""
 
 
 class Attention(nn.Module):
-    """Stacked heads of one kind; see `from_heads` and `with_random_weights`."""
+    """An attention layer: stacked heads of one kind, added to the stream.
+
+    Use `from_heads` or `with_random_weights` to make one.
+    """
 
     query: Tensor
     key: Tensor
@@ -87,7 +91,15 @@ class Attention(nn.Module):
         mask: Mask = "context",
         normalisation: Normalisation | None = None,
     ) -> Attention:
-        """Build attention from heads. The default normalisation is 1/n, and 1 for softmax."""
+        """Build attention from heads.
+
+        Args:
+            layout: The registers that the heads refer to.
+            heads: The heads of the layer.
+            kind: "linear", "relu" or "softmax".
+            mask: The keys of each query token: "all", "context" or "causal".
+            normalisation: "1/n", "1/N", "1/i" or "1"; None is "1" for softmax, else "1/n".
+        """
         notes = [head.describe() for head in heads]
         weights, scale = compile_heads(layout, heads), normalisation or choose_normalisation(kind)
         return cls(weights, kind=kind, mask=mask, normalisation=scale, notes=notes)
@@ -105,7 +117,11 @@ class Attention(nn.Module):
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Attention:
-        """Dense trainable weights, N(0, scale²/width): every place may be read and written."""
+        """Build attention with trainable weights N(0, scale²/width).
+
+        Heads can read and write every place of the stream. `rank` is the number of rows of Q and K
+        of a head; None means `width`.
+        """
         for name, count in (("heads", heads), ("rank", width if rank is None else rank)):
             if count < 1:
                 raise InputError(f"{name} must be at least 1, got {count}")
@@ -154,14 +170,22 @@ class Attention(nn.Module):
 
     @property
     def _projection_rows(self) -> int:
-        """Number of rows of Q, K and V of a head, together."""
+        """Return the number of rows of Q, K and V of a head, added up."""
         return self.query.shape[1] + self.key.shape[1] + self.value.shape[1]
 
     def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:
-        """Return the stream after this layer. `order` forces an order of linear attention."""
+        """Return the stream after this layer.
+
+        Args:
+            stream: The tokens.
+            context: Number of leading tokens that are context.
+            order: The order in which linear attention is computed; None chooses the cheaper one.
+        """
         tokens = stream.shape[-2]
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
-            raise InputError(f"attention to the context needs context tokens, got {context}")
+            raise InputError(
+                f"attention to the context needs at least one context token, got {context}"
+            )
         keys = stream[..., :context, :] if self.mask == "context" else stream
         inference = not is_transformed() and not needs_gradient(stream, self)
         if self.kind == "linear" and order is None:
@@ -197,9 +221,10 @@ class Attention(nn.Module):
     def _attend_folded(
         self, stream: Stream, keys: Float[Tensor, "*batch keys width"], context: int
     ) -> Tensor:
-        """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, by few large products.
+        """Compute c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j by few large products.
 
-        The heads of a token are adjacent in memory, so no product needs its factors rearranged.
+        The heads of a token are adjacent in memory, so that no factor has to be copied into another
+        order.
         """
         heads, _, width = self.query.shape
         score = self.score_matrices().to(stream.device).transpose(0, 1).flatten(1)
@@ -215,7 +240,7 @@ class Attention(nn.Module):
         return sums.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
 
     def _attend_in_chunks(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Σ_j act(s_ij) v_j of every head, computed for some heads and query tokens at a time."""
+        """Compute Σ_j act(s_ij) v_j of every head, for some heads and query tokens at a time."""
         lead, (tokens, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
         query, key, value = (part.flatten(0, -3) for part in (query, key, value))
         mixed = value.new_empty(len(value), tokens, value.shape[-1])
@@ -231,14 +256,14 @@ class Attention(nn.Module):
         return mixed.unflatten(0, lead)
 
     def extend(self, cache: LayerCache, stream: Stream) -> tuple[Stream, LayerCache]:
-        """Run this layer on new tokens after the cached ones; return them and the new cache."""
+        """Run this layer on new tokens after the cached ones; return stream and new cache."""
         self._check_extendable()
         reading = cache.reading or self._make_reading(stream)
         rows = cache.rows.extend(stream[..., reading.places])
         return self._attend_to_rows(reading, rows.tensor, stream), LayerCache(reading, rows)
 
     def _check_extendable(self) -> None:
-        """Refuse a layer in which tokens depend on later ones."""
+        """Raise `InputError` for a layer in which tokens depend on later ones."""
         if self.mask != "causal" or self.normalisation not in ("1/i", "1"):
             raise InputError(
                 "tokens can be added to a causal layer of normalisation 1/i or 1, this one has "
@@ -246,10 +271,10 @@ class Attention(nn.Module):
             )
 
     def _attend_to_rows(self, reading: Reading, rows: Tensor, stream: Stream) -> Stream:
-        """Run this layer on the last tokens, given the `rows` it reads of all tokens up to them."""
+        """Run this layer on the last tokens; `rows` are the places that it reads of all tokens."""
         _, score, value = reading
         queries = (stream @ score).unflatten(-1, (self.heads, rows.shape[-1]))
-        # Heads and new tokens side by side: one product for each instance, not one for each head.
+        # Heads and new tokens share a dimension: one product per instance instead of one per head.
         scores = queries.transpose(-2, -3).flatten(-3, -2) @ rows.mT
         weights = self._attention_weights(scores.unflatten(-2, (self.heads, stream.shape[-2])))
         sums = (weights.flatten(-3, -2) @ rows).unflatten(-2, weights.shape[-3:-1])
@@ -257,9 +282,9 @@ class Attention(nn.Module):
         return self._add_update(stream, mixed * self._scale(stream, 0, rows.shape[-2]))
 
     def forward_last(self, last: Stream, gathered: GatheredStream) -> Stream:
-        """Run this layer on the last token; overwrites its row of the gathered stream.
+        """Run this layer on the last token, and overwrite its row in the gathered stream.
 
-        Layers that read the same places share what is gathered.
+        Layers that read the same places share the gathered stream.
         """
         self._check_extendable()
         weights = (self.query, self.key, self.value)
@@ -269,12 +294,12 @@ class Attention(nn.Module):
         return self._attend_to_rows(reading, rows, last)
 
     def places_read(self) -> set[int]:
-        """Places of the stream that keys or values read."""
+        """Return the places of the stream that keys or values read."""
         weights = (self.key, self.value)
         return remember(self, "read", weights, lambda: set(self._key_value_places().tolist()))
 
     def places_written(self) -> set[int]:
-        """Places of the stream that values are added to."""
+        """Return the places of the stream to which values are added."""
 
         def find() -> set[int]:
             used = (self.value != 0).any(dim=-1).any(dim=0)
@@ -310,12 +335,12 @@ class Attention(nn.Module):
         return "gram" if gram < tokens * keys * (rank + out) else "scores"
 
     def _attention_weights(self, scores: Tensor) -> Tensor:
-        """act(s_ij), without keys that the causal mask forbids; the queries are the last tokens.
+        """Compute act(s_ij) without the keys that the causal mask excludes.
 
-        Overwrites the scores where no gradient is taken.
+        The queries are the last tokens. The scores are overwritten if no gradient is needed.
         """
         queries, keys = scores.shape[-2:]
-        causal = self.mask == "causal" and queries > 1  # the last token sees all
+        causal = self.mask == "causal" and queries > 1  # the last token attends to all tokens
         if self.kind == "softmax":
             if causal:
                 ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
@@ -328,7 +353,7 @@ class Attention(nn.Module):
         return weights.tril_(keys - queries) if causal else weights
 
     def _scale(self, stream: Tensor, context: int, tokens: int) -> Tensor | float:
-        """Factor c_i of a stream whose last token has number `tokens`."""
+        """Return the factors c_i for a stream whose last token is number `tokens` of the prompt."""
         if self.normalisation == "1/i":
             first = tokens - stream.shape[-2] + 1
             count = torch.arange(first, tokens + 1, device=stream.device, dtype=stream.dtype)
@@ -336,14 +361,14 @@ class Attention(nn.Module):
         return {"1/n": 1 / max(context, 1), "1/N": 1 / max(tokens, 1), "1": 1.0}[self.normalisation]
 
     def score_matrices(self) -> Float[Tensor, "heads width width"]:
-        """QᵀK of every head."""
+        """Return QᵀK of every head."""
         return self.query.mT @ self.key
 
     def operator_norms(self) -> tuple[float, float]:
-        """max_m max(‖Q_m‖, ‖K_m‖) and Σ_m ‖V_m‖, in operator norm.
+        """Return max_m max(‖Q_m‖, ‖K_m‖) and Σ_m ‖V_m‖, in operator norm.
 
-        A head with an explicit split into Q and K keeps it; any other counts with the balanced
-        split, for which both norms are √‖QᵀK‖, the least possible value of the larger one.
+        If a head was defined by explicit factors Q and K, their norms count. Otherwise the balanced
+        split counts: both its norms are √‖QᵀK‖, the least possible value of the larger norm.
         """
         return measure_norms(self.query, self.key, self.value, self.explicit_split)
 

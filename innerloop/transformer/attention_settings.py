@@ -1,4 +1,4 @@
-"""Kinds, masks and normalisations of attention, by name, and which of them go together."""
+"""Names of the kinds, masks and normalisations of attention, and their valid combinations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Order = Literal["scores", "gram"]
 
 
 def choose_normalisation(kind: Kind) -> Normalisation:
-    """Choose the normalisation where a paper states none: 1 for softmax, else 1/n."""
+    """Choose the normalisation if a paper does not state one: 1 for softmax, else 1/n."""
     return "1" if kind == "softmax" else "1/n"
 
 
 def check_setting(kind: object, mask: object, normalisation: object) -> None:
-    """Refuse an unknown kind, mask or normalisation, or a combination that is not defined."""
+    """Raise `InputError` for an unknown kind, mask or normalisation, or an invalid combination."""
     for name, value, allowed in (
         ("kind", kind, get_args(Kind)),
         ("mask", mask, get_args(Mask)),
@@ -29,4 +29,6 @@ def check_setting(kind: object, mask: object, normalisation: object) -> None:
     if normalisation == "1/i" and mask != "causal":
         raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")
     if kind == "softmax" and normalisation != "1":
-        raise InputError(f"softmax is normalised by itself: normalisation 1, got {normalisation!r}")
+        raise InputError(
+            f"softmax is normalised by itself: expected normalisation '1', got {normalisation!r}"
+        )

@@ -14,7 +14,7 @@ from innerloop.transformer.mlp import MLP
 
 
 class Block(nn.Module):
-    """Attention, then an MLP on its output; either may be absent."""
+    """Attention, then an MLP on its output; one of them may be missing."""
 
     def __init__(self, attention: Attention | None = None, mlp: MLP | None = None) -> None:
         super().__init__()
@@ -36,9 +36,10 @@ class Block(nn.Module):
     def extend(
         self, caches: Iterator[LayerCache], stream: Stream
     ) -> tuple[Stream, list[LayerCache]]:
-        """Run this block on new tokens; take its layer's cache from `caches`, return the new one.
+        """Run this block on new tokens; return their stream and the new cache of the block.
 
-        The list is empty for a block without attention, which takes no cache.
+        The old cache is the next item of `caches`. A block without attention takes none and returns
+        an empty list.
         """
         updated = []
         if self.attention is not None:
@@ -47,17 +48,17 @@ class Block(nn.Module):
         return (stream if self.mlp is None else self.mlp(stream)), updated
 
     def forward_last(self, last: Stream, gathered: GatheredStream) -> Stream:
-        """Run this block on the last token, given the places of all tokens that it reads."""
+        """Run this block on the last token; `gathered` contains what it reads of all tokens."""
         if self.attention is not None:
             last = self.attention.forward_last(last, gathered)
         return last if self.mlp is None else self.mlp(last)
 
     def places_read(self) -> set[int]:
-        """Places of the stream that this block reads from other tokens."""
+        """Return the places of the stream that this block reads from other tokens."""
         return set() if self.attention is None else self.attention.places_read()
 
     def places_written(self) -> set[int]:
-        """Places of the stream that this block changes."""
+        """Return the places of the stream that this block changes."""
         return {
             k
             for part in (self.attention, self.mlp)
@@ -66,7 +67,7 @@ class Block(nn.Module):
         }
 
     def operator_norm(self) -> float:
-        """max_m max(‖Q_m‖, ‖K_m‖) + Σ_m ‖V_m‖ + ‖W₁‖ + ‖W₂‖."""
+        """Return max_m max(‖Q_m‖, ‖K_m‖) + Σ_m ‖V_m‖ + ‖W₁‖ + ‖W₂‖."""
         parts = [part.operator_norms() for part in (self.attention, self.mlp) if part is not None]
         return sum(sum(norms) for norms in parts)
 

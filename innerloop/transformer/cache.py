@@ -1,9 +1,9 @@
-"""Caches of earlier tokens, so that a causal transformer runs on the new tokens alone.
+"""Caches of earlier tokens, with which a causal transformer runs on new tokens only.
 
-From earlier tokens a block needs only the places of the stream that its keys and values read: with
-many heads on few registers, far fewer numbers than the keys and values themselves. A `Cache` holds
-them for every block with attention, once for each pass of a loop. Caches are values: extending one
-makes another, and several may grow from the same one.
+From earlier tokens a block needs only the places of the stream that its keys and values read. If
+many heads read few registers, these are far fewer numbers than the keys and values themselves. A
+`Cache` contains them for every block with attention, once for each pass of a loop. A cache never
+changes: extending it returns another one, and several caches can be made from the same one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _MIN_CAPACITY = 16
-"""Smallest number of rows that a store has room for."""
+"""Smallest number of rows that a buffer has room for."""
 
 
 class _Store:
-    """A buffer for rows; the first `used` are written and never change."""
+    """A buffer for rows; the first `used` of them are written and never change."""
 
     def __init__(self, rows: Float[Tensor, "*lead capacity size"], used: int) -> None:
         self.rows = rows
@@ -31,9 +31,9 @@ class _Store:
 class Rows:
     """A sequence of rows that is extended at its end in amortised constant time per row.
 
-    Sequences that grow from one another share a store, each seeing its own `length` of it. The
-    first to be extended writes after its last row; where that place is taken, or there is no
-    room, the rows are copied to a store with room for twice as many.
+    An extended sequence shares a buffer with the sequence it was made from; each uses the first
+    `length` rows. Extending writes after the last row. If that place is taken or the buffer is
+    full, the rows are copied to a buffer with room for twice as many.
     """
 
     length: int = 0
@@ -56,18 +56,18 @@ class Rows:
         """Repeat these rows along a new first dimension; each copy can be extended on its own."""
         if self.store is None:
             return self
-        # The store is full, so that extending takes a copy.
+        # The buffer is full, so that extending a repeated sequence copies it.
         return Rows(self.length, _Store(self.tensor.expand(times, *self.tensor.shape), self.length))
 
     @property
     def tensor(self) -> Float[Tensor, "*lead length size"]:
-        """The rows, as a view that must not be written to."""
+        """Return the rows, as a view that must not be written to."""
         assert self.store is not None, "nothing was ever added"
         return self.store.rows[..., : self.length, :]
 
 
 class Reading(NamedTuple):
-    """Places of the stream that keys or values read, and QᵀK and V of all heads on them."""
+    """The places of the stream that keys or values read, with QᵀK and V of all heads there."""
 
     places: Int[Tensor, " read"]
     score: Float[Tensor, "width heads_read"]
@@ -75,14 +75,14 @@ class Reading(NamedTuple):
 
 
 class GatheredStream:
-    """A stream whose places are gathered once for all blocks that read the same ones."""
+    """A stream that gathers places once for all blocks that read the same places."""
 
     def __init__(self, stream: Float[Tensor, "*batch tokens width"]) -> None:
         self._stream = stream
         self._rows: dict[tuple[int, ...], Tensor] = {}
 
     def gather(self, places: Int[Tensor, " read"]) -> Float[Tensor, "*batch tokens read"]:
-        """Return these places of all tokens; the caller may overwrite the last token's."""
+        """Return these places of all tokens; the caller may overwrite those of the last token."""
         key = tuple(places.tolist())
         if key not in self._rows:
             self._rows[key] = self._stream[..., places]
@@ -91,7 +91,7 @@ class GatheredStream:
 
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """What one attention layer reads from the tokens so far; empty before the first token."""
+    """The numbers that one attention layer reads from the tokens so far; initially empty."""
 
     reading: Reading | None = None
     rows: Rows = Rows()
@@ -99,13 +99,16 @@ class LayerCache:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Everything a causal transformer keeps of the tokens so far; `layers` in running order."""
+    """The numbers that a causal transformer needs of the tokens so far.
+
+    `layers` has one cache per attention layer, in the order in which they run.
+    """
 
     tokens: int
     layers: tuple[LayerCache, ...]
 
     def repeat(self, times: int) -> Cache:
-        """Repeat the past for several continuations: new tokens have one more batch dimension."""
+        """Repeat the cache for several continuations; new tokens have one more batch dimension."""
         return Cache(
             self.tokens,
             tuple(replace(layer, rows=layer.rows.repeat(times)) for layer in self.layers),
@@ -113,6 +116,6 @@ class Cache:
 
     @property
     def batch(self) -> torch.Size | None:
-        """Leading dimensions of the tokens so far; None before the first token."""
+        """The leading dimensions of the tokens so far; None before the first token."""
         store = self.layers[0].rows.store if self.layers else None
         return None if store is None else store.rows.shape[:-2]

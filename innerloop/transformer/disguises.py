@@ -1,13 +1,14 @@
-"""The same transformer in other clothes: another basis, other places, dead places, split heads.
+"""Change a transformer's weights without changing its function: basis, unused places, split heads.
 
-A change of basis B (orthonormal columns, BᵀB = I) maps the stream h to B h, and weights so that
+A change of basis B (orthonormal columns, BᵀB = I) maps the stream h to B h, and the weights to
 
     Q ← Q Bᵀ,   K ← K Bᵀ,   V ← B V Bᵀ,   W₁ ← W₁ Bᵀ,   W₂ ← B W₂
 
-Scores and hidden units read BᵀB h = h and everything written is B times what it was, so the new
-stream is B h after every block, and Bᵀ reads the old one back: exact up to rounding, for every kind
-of attention. A rotation is a random orthogonal B, a permutation of places a permutation matrix; a B
-with more rows than columns adds dead places, which no weight reads whatever they hold.
+Scores and hidden units then read BᵀB h = h, and all outputs are multiplied by B. So the new stream
+is B h after every block, and multiplying it by Bᵀ returns the old one. This is exact up to rounding
+for every kind of attention. B is a random orthogonal matrix for a rotation, and a permutation
+matrix for a permutation of places. A B with more rows than columns adds dead places, which no
+weight reads.
 """
 
 from __future__ import annotations
@@ -28,46 +29,48 @@ from innerloop.transformer.model import Block, Transformer
 
 Basis = Float[Tensor, "places width"]
 MAX_ERROR = 1e-8
-"""Largest entry of BᵀB − I that counts as rounding."""
+"""Largest entry of BᵀB − I that is accepted as rounding."""
 
 
 def draw_rotation(width: int, generator: torch.Generator, dead: int = 0) -> Basis:
-    """Draw a random orthonormal basis of a stream that has `dead` further places."""
+    """Draw a random orthonormal basis of a stream with `dead` additional places."""
     places = width + dead
     square = torch.randn(places, places, generator=generator, dtype=torch.float64)
     return torch.linalg.qr(square).Q[:, :width]
 
 
 def draw_permutation(width: int, generator: torch.Generator, dead: int = 0) -> Basis:
-    """Draw places for the entries of a stream, among `dead` further ones."""
+    """Draw a permutation of the places of a stream with `dead` additional places."""
     places = torch.randperm(width + dead, generator=generator)[:width]
     return torch.eye(width + dead, dtype=torch.float64)[:, places]
 
 
 def change_basis(transformer: Transformer, basis: Basis) -> Transformer:
-    """Return the transformer whose stream is `basis` times the given one's.
+    """Return an equivalent transformer whose stream is multiplied by `basis`.
 
-    Its single register is called `stream`: prompts are multiplied by the basis, and what is read
-    from it by the basis's transpose.
+    Its single register is called `stream`. To use it, multiply prompts by the basis, and the output
+    stream by the transpose of the basis.
     """
     width = transformer.layout.width
     if basis.shape[1] != width or len(basis) < width:
         raise InputError(
-            f"a basis for this stream is (at least {width}) × {width}, got {tuple(basis.shape)}"
+            f"expected a basis of (at least {width}) × {width} entries, got {tuple(basis.shape)}"
         )
     error = float((basis.mT @ basis - torch.eye(width).to(basis)).abs().max())
     if not error <= MAX_ERROR:
-        raise InputError(f"a basis has orthonormal columns, and BᵀB is off by {error:.1e}")
+        raise InputError(
+            f"expected a basis with orthonormal columns, got BᵀB − I as large as {error:.1e}"
+        )
     basis = basis.to(next(transformer.parameters()))
     layout = Layout(stream=len(basis))
     return _map_blocks(transformer, layout, lambda block: _change_block(block, basis))
 
 
 def split_heads(transformer: Transformer, generator: torch.Generator) -> Transformer:
-    """Return the transformer with each head split in two, in random order.
+    """Return the transformer with each head split into two heads, in random order.
 
-    Both score as the head did; a random part of each row of its values goes to the first and the
-    rest to the second.
+    Both new heads have the scores of the old one. A random share of each row of its V goes to the
+    first of them, and the remainder to the second.
     """
 
     def split(block: Block) -> Block:

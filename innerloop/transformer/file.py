@@ -23,9 +23,9 @@ from innerloop.transformer.model import Block, Transformer
 FORMAT = "innerloop-transformer"
 VERSION = 1
 MAX_LOOPS = 10_000
-"""A file may ask for this many loops of its body."""
+"""Largest number of loops that a file may specify."""
 MAX_REASON = 200
-"""Characters of a file's own words that an error message repeats."""
+"""Largest number of characters that an error message quotes from a file."""
 
 
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
         return _restore_transformer(structure, tensors), about
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).partition("\n")[0].split())[:MAX_REASON]
-        raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
+        raise FileError(f"{path} does not contain the weights it describes: {reason}") from None
 
 
 def _describe_transformer(transformer: Transformer) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def _restore_transformer(structure: Any, tensors: dict[str, Tensor]) -> Transfor
     dtypes = {parameter.dtype for parameter in transformer.parameters()}
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(dtype) for dtype in dtypes))
-        raise InputError(f"weights should be all float32 or all float64, are {names}")
+        raise InputError(f"weights must be all float32 or all float64, got {names}")
     return transformer.requires_grad_(structure["trainable"])
 
 
 def _check_structure(structure: Any, tensors: dict[str, Tensor]) -> None:
-    """Refuse a structure that asks for more than the file's own tensors, before memory is taken."""
+    """Raise `InputError` for a structure larger than the file's tensors, before memory is taken."""
     loops, trainable, names = structure["loops"], structure["trainable"], set()
     if type(loops) is not int or not 1 <= loops <= MAX_LOOPS:
         raise InputError(f"loops must be a whole number from 1 to {MAX_LOOPS:,}, got {loops!r}")
@@ -118,21 +118,21 @@ def _check_structure(structure: Any, tensors: dict[str, Tensor]) -> None:
     width = 0
     for name, shape in structure["layout"]:
         if type(name) is not str or name in names:
-            raise InputError(f"registers need names, each its own, got {name!r}")
+            raise InputError(f"registers need different names, got {name!r}")
         if type(shape) is not list or not all(type(n) is int and 1 <= n <= most for n in shape):
-            raise InputError(f"register {name!r} needs lengths from 1 to {most}, got {shape!r}")
+            raise InputError(f"register {name!r} must have lengths from 1 to {most}, got {shape!r}")
         names.add(name)
         width += math.prod(shape)
         if width > most:
-            raise InputError(f"its registers have more places than its weights: {most}")
+            raise InputError(f"its registers have more places than its weights, which have {most}")
 
 
 def _check_setting_types(setting: Any, **kinds: type) -> None:
-    """Refuse settings of a block that are not lists of one type."""
+    """Raise `InputError` for settings of a block that are not lists of one type."""
     for name, kind in kinds.items():
         values = setting[name]
         if type(values) is not list or not all(type(value) is kind for value in values):
-            raise InputError(f"{name!r} should be a list of {kind.__name__}, got {values!r}")
+            raise InputError(f"{name!r} must be a list of {kind.__name__}, got {values!r}")
 
 
 def _restore_block(part: Any, prefix: str, tensors: dict[str, Tensor], width: int) -> Block:
@@ -140,7 +140,7 @@ def _restore_block(part: Any, prefix: str, tensors: dict[str, Tensor], width: in
         tensor = tensors.pop(f"{prefix}.{name}")
         if not places and tensor.dtype not in (torch.float32, torch.float64):
             raise InputError(
-                f"weights should be all float32 or all float64, {prefix}.{name} is {tensor.dtype}"
+                f"weights must be all float32 or all float64, {prefix}.{name} is {tensor.dtype}"
             )
         sizes = [
             actual if size is None else size
@@ -148,13 +148,15 @@ def _restore_block(part: Any, prefix: str, tensors: dict[str, Tensor], width: in
         ]
         if len(shape) != tensor.ndim or list(tensor.shape) != sizes:
             expected = ", ".join("any" if size is None else str(size) for size in shape)
-            raise InputError(f"{prefix}.{name} should be ({expected}), is {tuple(tensor.shape)}")
+            raise InputError(
+                f"{prefix}.{name} must have shape ({expected}), got {tuple(tensor.shape)}"
+            )
         return tensor
 
     def take_places(name: str, count: int | None) -> Tensor:
         tensor = take(name, count, places=True)
         if tensor.dtype != torch.int64 or not bool(((tensor >= 0) & (tensor < width)).all()):
-            raise InputError(f"{prefix}.{name} should hold places below {width}")
+            raise InputError(f"{prefix}.{name} must contain places below {width}")
         return tensor
 
     attention = mlp = None
@@ -183,7 +185,7 @@ def _restore_block(part: Any, prefix: str, tensors: dict[str, Tensor], width: in
     if (setting := part.get("mlp")) is not None:
         _check_setting_types(setting, notes=str)
         if type(setting["everywhere"]) is not int:
-            raise InputError(f"'everywhere' should be a number, got {setting['everywhere']!r}")
+            raise InputError(f"'everywhere' must be a number, got {setting['everywhere']!r}")
         inner = take("mlp.inner", None, width)
         outer = take("mlp.outer", None, inner.shape[0])
         everywhere = []

@@ -5,9 +5,9 @@ For query token i and key token j a head computes
     s_ij  = Σ h_i[a]ᵀ S_ab h_j[b]          over the pairs (a, b) of `score` and of `gate`
     out_i = c_i Σ_j act(s_ij) · W_st h_j[s]  added to register t, over the pairs (s, t) of `value`
 
-A weight is a number (a multiple of the identity) or a matrix that multiplies a column: S_ab has a
-row for each place of a and a column for each of b, W_st a row for each place of t. Heads are
-notation: `compile_heads` turns them into the stacked low-rank Q, K, V that attention runs on.
+A weight is a number (a multiple of the identity) or a matrix that multiplies a column: S_ab has one
+row per place of a and one column per place of b, W_st has one row per place of t. Heads are a
+notation: `compile_heads` converts them to the stacked low-rank Q, K, V with which attention runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from innerloop.transformer.layout import Address, Layout, Location, format_locat
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A score block given by its factors: S = queryᵀ key, each with one row per rank."""
+    """A score block in factored form, S = queryᵀ key; both factors have `rank` rows."""
 
     query: Tensor
     key: Tensor
@@ -37,7 +37,7 @@ class Split:
 
 
 Weight = float | Tensor
-# A mapping's keys do not widen by themselves: plain names are spelled out for type checkers.
+# The keys of a Mapping are invariant: plain names are listed separately for type checkers.
 Blocks = Mapping[tuple[str, str], Weight] | Mapping[tuple[Location, Location], Weight]
 Scores = (
     Mapping[tuple[str, str], Weight | Split] | Mapping[tuple[Location, Location], Weight | Split]
@@ -46,14 +46,17 @@ Scores = (
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """One head. `gate` holds further score terms, whose sign `make_signed_pair` keeps."""
+    """An attention head.
+
+    `gate` contains additional score terms; `make_signed_pair` does not change their sign.
+    """
 
     score: Scores
     value: Blocks
     gate: Blocks = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Describe in one line what the head reads and writes."""
+        """Describe in one line which registers the head reads and writes."""
         terms = [*self.score.items(), *self.gate.items()]
         score = " + ".join(
             f"⟨{format_location(a)}, {format_weight(w)}{format_location(b)}⟩" for (a, b), w in terms
@@ -66,9 +69,10 @@ class Head:
 
 
 def make_signed_pair(head: Head) -> list[Head]:
-    """Return the pair of ReLU heads that acts as one linear head: σ(s)·v + σ(−s)·(−v) = s·v.
+    """Return a pair of ReLU heads equivalent to a linear head: σ(s)·v + σ(−s)·(−v) = s·v.
 
-    The gate is added to both: where it is 0 the pair is linear, where it is ≤ −|s| it is silent.
+    The gate is added to both scores. The pair is linear where the gate is 0, and outputs 0 where
+    the gate is at most −|s|.
     """
     mirrored = replace(
         head,
@@ -81,16 +85,17 @@ def make_signed_pair(head: Head) -> list[Head]:
 def gate_keys(
     flag: Location, bound: float, one: Location = "one"
 ) -> dict[tuple[Location, Location], float]:
-    """Return score terms that keep the keys with flag 1 and lower the others by `bound`.
+    """Return score terms that restrict a head to the keys with flag 1.
 
-    Keys with flag 0 lose `bound`: in a ReLU head they are silent while |s| ≤ bound, in a softmax
-    head each keeps a share of at most e^{−(bound − range of s)}. Groups of tokens are such flags.
+    They subtract `bound` from the scores of keys with flag 0. In a ReLU head, these keys then
+    contribute nothing while |s| ≤ bound. In a softmax head, each of them has a weight of at most
+    e^{−(bound − range of s)}. The registers that mark groups of tokens are such flags.
     """
     return {(one, one): -bound, (one, flag): bound}
 
 
 def sum_terms(*terms: Blocks) -> Blocks:
-    """Add gates (or scores) into one: weights between the same registers are summed."""
+    """Add several gates (or scores); weights between the same registers are summed."""
     total: dict[tuple[Location, Location], Weight] = {}
     for blocks in terms:
         for pair, weight in blocks.items():
@@ -102,7 +107,7 @@ def sum_terms(*terms: Blocks) -> Blocks:
 class HeadWeights:
     """Heads as stacked tensors: s = ⟨Q h_i, K h_j⟩, and V h_j is added at the places `targets`.
 
-    `explicit_split` tells for each head whether its factors Q and K were given as a `Split`.
+    `explicit_split` states for each head whether its factors Q and K were specified by a `Split`.
     """
 
     query: Float[Tensor, "heads rank width"]
@@ -113,7 +118,10 @@ class HeadWeights:
 
 
 def compile_heads(layout: Layout, heads: Sequence[Head]) -> HeadWeights:
-    """Compile heads to Q, K (the smaller side only selects places, without rounding) and V."""
+    """Convert heads to Q, K and V.
+
+    For each score, the smaller one of Q and K only selects places, which needs no rounding.
+    """
     if not heads:
         raise InputError("attention needs at least one head")
     factors = [_factorise_score(layout, head) for head in heads]
@@ -137,7 +145,7 @@ def compile_heads(layout: Layout, heads: Sequence[Head]) -> HeadWeights:
 
 
 def _factorise_score(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
-    """Q and K of one head, (rank, width) each, with QᵀK its score matrix."""
+    """Return Q and K of one head, (rank, width) each, whose product QᵀK is the score matrix."""
     whole = {pair: w for pair, w in head.score.items() if not isinstance(w, Split)}
     rows, columns, score = _assemble_matrix(layout, {"score": whole, "gate": head.gate})
     rank = min(len(rows), len(columns))
@@ -169,7 +177,9 @@ def _assemble_matrix(layout: Layout, kinds: Mapping[str, Blocks]) -> tuple[Tenso
     rows = sorted({place for a, _, _, _ in terms for place in a.places})
     columns = sorted({place for _, b, _, _ in terms for place in b.places})
     row_of, column_of = ({place: k for k, place in enumerate(side)} for side in (rows, columns))
-    matrix = np.zeros((len(rows), len(columns)))  # NumPy: blocks are small, and calls add up
+    matrix = np.zeros(
+        (len(rows), len(columns))
+    )  # NumPy, because blocks are small and a call of torch takes longer
     for a, b, weight, what in terms:
         i, j = [[row_of[place]] for place in a.places], [column_of[place] for place in b.places]
         matrix[i, j] += as_matrix(weight, a, b, what).numpy()
@@ -219,12 +229,12 @@ def _pad_rows(rows: Tensor, rank: int) -> Tensor:
 
 
 def _swap_pairs(value: Blocks) -> Blocks:
-    """Swap the (source, target) pairs of value blocks: their matrices have the target's rows."""
+    """Swap the (source, target) pairs of value blocks: matrices have one row per target place."""
     return {(target, source): weight for (source, target), weight in value.items()}
 
 
 def format_weight(weight: Weight | Split) -> str:
-    """Format a weight as written before the register it multiplies."""
+    """Format a weight as a factor in front of the register that it multiplies."""
     if isinstance(weight, Split):
         return f"{'×'.join(map(str, weight.query.T.shape))}·{'×'.join(map(str, weight.key.shape))} "
     if isinstance(weight, Tensor):

@@ -1,7 +1,8 @@
 """The residual stream as memory with named registers.
 
-A `Layout` gives every register a shape and a place; `make_tokens` writes a stream, `read` reads it,
-and `layout["W"][:, 0]` is the address of a part of a register, usable wherever a name is.
+A `Layout` defines the shape and the places of every register. `make_tokens` makes a stream from
+values of registers, `read` reads a register from a stream, and `layout["W"][:, 0]` is the address
+of a part of a register. An address can be used instead of a name everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from innerloop.errors import InputError, unknown_name_error
 
 @dataclass(frozen=True)
 class Address:
-    """Places in the stream: a register or a part of one. Index it to get a smaller address."""
+    """The places of a register, or of a part of one, in the stream.
+
+    Indexing an address returns the address of a part of it.
+    """
 
     label: str
     places: tuple[int, ...]
@@ -37,7 +41,7 @@ class Address:
             raise InputError(f"{self.label}{list(self.shape)} has no such part: {error}") from None
         if not part.size or len(set(part.ravel().tolist())) < part.size:
             raise InputError(
-                f"{self.label}[{_format_index(index)}] must name places, each of them once"
+                f"{self.label}[{_format_index(index)}] must select places, each of them once"
             )
         return Address(
             f"{self.label}[{_format_index(index)}]", tuple(part.ravel().tolist()), part.shape
@@ -49,13 +53,16 @@ class Address:
 
     @cached_property
     def index(self) -> slice | list[int]:
-        """Index of the places on the stream's last axis: a slice (hence a view) if contiguous."""
+        """The index of the places on the last axis of the stream.
+
+        It is a slice if the places are contiguous, so that indexing returns a view.
+        """
         run = range(self.places[0], self.places[0] + self.size)
         return slice(run.start, run.stop) if self.places == tuple(run) else list(self.places)
 
 
 Location = str | Address
-"""A register by name, or a part of one by address."""
+"""The name of a register, or the address of a part of one."""
 
 
 def format_location(where: Location) -> str:
@@ -64,9 +71,9 @@ def format_location(where: Location) -> str:
 
 
 class Layout:
-    """Registers by name: `Layout(x=d, y=(), W=(k, d))`.
+    """The registers of a residual stream, for example `Layout(x=d, y=(), W=(k, d))`.
 
-    A number is a vector's length, a tuple is a shape, `()` is a scalar.
+    A number is the length of a vector, a tuple is a shape, and `()` is a scalar.
     """
 
     def __init__(self, **registers: int | tuple[int, ...]) -> None:
@@ -86,11 +93,11 @@ class Layout:
 
     @property
     def registers(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each register, in the order of the stream."""
+        """The shape of each register, in the order of their places."""
         return {name: address.shape for name, address in self._addresses.items()}
 
     def name_places(self, name: str, places: Sequence[int], shape: tuple[int, ...]) -> None:
-        """Give places a further name, that of what they hold for a while; the first one stays."""
+        """Add another name for some places, such as for a temporary value; old names stay valid."""
         if name not in self._addresses:
             self._temporaries.setdefault(name, Address(name, tuple(places), shape))
 
@@ -101,24 +108,27 @@ class Layout:
             known = {**self._temporaries, **self._addresses}
             own = known.get(where.label.partition("[")[0])
             if own is None or not set(where.places) <= set(own.places):
-                raise InputError(f"{where.label} is an address of another layout")
+                raise InputError(
+                    f"{where.label} is an address of another layout: use an address of this one"
+                )
             return where
         if where not in self._addresses:
             raise unknown_name_error("register", where, self._addresses)
         return self._addresses[where]
 
     def make_tokens(self, **values: Any) -> Float[Tensor, "*batch n width"]:
-        """Make a stream `(*batch, n, width)`; other registers are 0, a number holds for all tokens.
+        """Make a stream of shape `(*batch, n, width)` from the values of registers.
 
-        A tensor, array or list has the shape `(*batch, n, *register)`; leading dimensions
-        broadcast. A register of length one takes `(*batch, n)` too.
+        The value of a register is a tensor, array or list of shape `(*batch, n, *register)`, whose
+        leading dimensions broadcast, or one number for all tokens. For a register of length one,
+        the shape may be `(*batch, n)`. All other registers are 0.
         """
         values = {name: _as_value(value, name) for name, value in values.items()}
         tensors = {k: v for k, v in values.items() if isinstance(v, Tensor)}
         reference = _find_common_tensor(values, tensors)
         parts = {k: self._flatten_value(k, v, tensors) for k, v in tensors.items()}
         try:
-            # NumPy's: torch's own imports a compiler, which takes a second.
+            # NumPy's function, because torch's imports a compiler, which takes a second.
             lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
         except ValueError:
             shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in tensors.items())
@@ -139,29 +149,34 @@ class Layout:
         split = value.ndim - len(shape)
         if split < 1 or tuple(value.shape[split:]) != shape:
             expected = ", ".join(["*batch", "n", *map(str, shape)])
-            raise InputError(f"register {name} takes ({expected}), got {tuple(value.shape)}")
+            raise InputError(
+                f"register {name} must have shape ({expected}), got {tuple(value.shape)}"
+            )
         if not value.numel():
             raise InputError(f"register {name} needs at least one token, got {tuple(value.shape)}")
         return value.reshape(*value.shape[:split], -1)
 
     def _lacks_axis(self, value: Tensor, others: dict[str, Tensor]) -> bool:
-        """Whether a value for a register of length one is (*batch, n), without its own axis."""
+        """Return whether the value of a register of length one has shape (*batch, n)."""
         longer = {k: v for k, v in others.items() if self[k].shape != (1,)}
         leads = {tuple(v.shape[: v.ndim - len(self[k].shape)]) for k, v in longer.items()}
         return value.shape[-1:] != (1,) or tuple(value.shape) in leads
 
     def read(self, stream: Float[Tensor, "*batch n width"], where: Location) -> Tensor:
-        """Read a register (or the part at an address) of every token: `(*batch, n, *shape)`.
+        """Return a register, or the part at an address, of every token: `(*batch, n, *shape)`.
 
-        A view of the stream where the places are contiguous: clone it before writing into it.
+        The result is a view of the stream if the places are contiguous: clone it before writing to
+        it.
         """
         address = self[where]
         if stream.shape[-1] != self.width:
-            raise InputError(f"this layout has width {self.width}, the stream {stream.shape[-1]}")
+            raise InputError(
+                f"this layout has width {self.width}, but the stream has width {stream.shape[-1]}"
+            )
         return stream[..., address.index].reshape(*stream.shape[:-1], *address.shape)
 
     def mask(self, *where: Location) -> Bool[Tensor, " width"]:
-        """Mask of the stream that is true at the places of these registers."""
+        """Return a mask of the stream that is true at the places of these registers."""
         places = torch.zeros(self.width, dtype=torch.bool)
         for register in where:
             places[self[register].index] = True
@@ -191,7 +206,9 @@ def _find_common_tensor(values: dict[str, Any], tensors: dict[str, Tensor]) -> T
     """Return a tensor of the precision that all values share; whole numbers are converted to it."""
     floating = {name: v for name, v in tensors.items() if v.is_floating_point()}
     if not floating:
-        raise InputError("give a register as a floating-point tensor (*batch, n, *shape)")
+        raise InputError(
+            "expected a floating-point tensor (*batch, n, *shape) for at least one register"
+        )
     if len({v.dtype for v in floating.values()}) > 1:
         dtypes = ", ".join(f"{name} {v.dtype}" for name, v in floating.items())
         raise InputError(f"registers must have one precision, got {dtypes}")
@@ -199,7 +216,7 @@ def _find_common_tensor(values: dict[str, Any], tensors: dict[str, Tensor]) -> T
 
 
 def join(*groups: Float[Tensor, "*_ _ _"]) -> Float[Tensor, "*batch n width"]:
-    """Join groups of tokens (data, centroids, …) from `Layout.make_tokens` into one stream."""
+    """Concatenate groups of tokens (data, centroids, …) from `Layout.make_tokens` to one stream."""
     if len({(group.shape[-1], group.dtype) for group in groups}) != 1:
         shapes = ", ".join(f"{tuple(group.shape)} {group.dtype}" for group in groups)
         raise InputError(f"groups must share one layout and precision, got {shapes or 'none'}")

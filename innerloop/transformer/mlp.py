@@ -1,4 +1,4 @@
-"""The MLP of a block, h + W₂ σ(W₁ h + b), assembled from pieces or with random dense weights."""
+"""The MLP of a block, h + W₂ σ(W₁ h + b), made from pieces or with random dense weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units, s
 from innerloop.transformer.remembering import remember
 
 MAX_BROADCAST_UNITS = 32
-"""Up to this many element-wise units are evaluated one by one; for more, a search is faster."""
+"""Largest number of element-wise units that are evaluated one by one.
+
+For more units, a binary search for the active ones is faster.
+"""
 
 
 class ElementwiseUnits(nn.Module):
@@ -43,7 +46,7 @@ class ElementwiseUnits(nn.Module):
         self.register_buffer("target", target)
 
     def forward(self, stream: Tensor) -> Tensor:
-        """Return what to add at the places `target`."""
+        """Return the values to add at the places `target`."""
         entries = stream.index_select(-1, self.source.to(stream.device))
         slope, bias, weight = (p.to(stream.device) for p in (self.slope, self.bias, self.weight))
         if len(slope) <= MAX_BROADCAST_UNITS:
@@ -51,7 +54,7 @@ class ElementwiseUnits(nn.Module):
         return sum_hinges(entries, slope, bias, weight)
 
     def gram_matrices(self, width: int) -> tuple[Tensor, Tensor]:
-        """(W₁ | b)ᵀ(W₁ | b) and W₂W₂ᵀ, with the units written out for every entry."""
+        """Return (W₁ | b)ᵀ(W₁ | b) and W₂W₂ᵀ of the equivalent dense MLP."""
         slope, bias, weight = (p.detach().double() for p in (self.slope, self.bias, self.weight))
         inner, outer = slope.new_zeros(width + 1, width + 1), slope.new_zeros(width, width)
         for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
@@ -64,7 +67,10 @@ class ElementwiseUnits(nn.Module):
 
 
 class MLP(nn.Module):
-    """Dense hidden units and element-wise ones; see `from_pieces` and `with_random_weights`."""
+    """An MLP with dense hidden units and element-wise ones, added to the stream.
+
+    Use `from_pieces` or `with_random_weights` to make one.
+    """
 
     inner: Tensor
     bias: Tensor
@@ -89,7 +95,7 @@ class MLP(nn.Module):
 
     @classmethod
     def from_pieces(cls, layout: Layout, pieces: Sequence[Piece]) -> MLP:
-        """Combine pieces into one MLP."""
+        """Build an MLP from pieces, which all read the same input."""
         if not pieces:
             raise InputError("an MLP needs at least one piece")
         sized = [piece(layout) if callable(piece) else piece for piece in pieces]
@@ -121,7 +127,7 @@ class MLP(nn.Module):
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> MLP:
-        """Dense trainable weights, N(0, scale²/fan-in), bias 0."""
+        """Build an MLP with dense trainable weights N(0, scale²/fan-in) and biases 0."""
         inner, outer = (
             scale / math.sqrt(fan) * torch.randn(*shape, generator=generator, dtype=torch.float64)
             for fan, shape in ((width, (hidden, width)), (hidden, (width, hidden)))
@@ -146,7 +152,7 @@ class MLP(nn.Module):
 
     @property
     def hidden(self) -> int:
-        """Number of hidden units, element-wise ones counted once per entry."""
+        """The number of hidden units; an element-wise unit counts once per entry."""
         repeated = (len(e.slope) * len(e.source) for e in self._elementwise_units())
         return len(self.bias) + sum(repeated)
 
@@ -164,7 +170,7 @@ class MLP(nn.Module):
         return result
 
     def places_written(self) -> set[int]:
-        """Places of the stream that the units write to."""
+        """Return the places of the stream that the units write to."""
         own = [unit.target for unit in self._elementwise_units()]
 
         def find() -> set[int]:
@@ -174,9 +180,9 @@ class MLP(nn.Module):
         return remember(self, "written", (self.outer, self.targets, *own), find)
 
     def operator_norms(self) -> tuple[float, float]:
-        """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units counted for every entry.
+        """Return ‖W₁‖ and ‖W₂‖ in operator norm, for the equivalent dense MLP.
 
-        A bias counts as a column of W₁, where a constant register would put it.
+        The biases count as a column of W₁, as if they were weights on a register that is always 1.
         """
         width = self.inner.shape[1]
         with torch.no_grad():
@@ -197,7 +203,7 @@ class MLP(nn.Module):
 
 
 def _operator_norm_from_gram(gram: Tensor) -> float:
-    """Operator norm of a matrix from its Gram matrix, without zero rows; infinite on overflow."""
+    """Compute the operator norm of a matrix from its Gram matrix; it is infinite on overflow."""
     used = (gram != 0).any(dim=0)
     if not bool(torch.isfinite(gram).all()):
         return math.inf
@@ -207,7 +213,7 @@ def _operator_norm_from_gram(gram: Tensor) -> float:
 
 
 def _assemble_matrix(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
-    """Matrix of the units: (hidden, width) for reads (`rows`), (width, hidden) for writes."""
+    """Return weights of units: (hidden, width) for reads (`rows`), (width, hidden) for writes."""
     matrix = torch.zeros(hidden, layout.width, dtype=torch.float64)
     for where, weight in blocks.items():
         entries = weight.detach().to("cpu", torch.float64)

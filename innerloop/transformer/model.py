@@ -1,7 +1,7 @@
-"""The transformer that runs blocks: prologue, a body repeated `loops` times, epilogue.
+"""The transformer: a prologue, a body that is repeated `loops` times, and an epilogue.
 
-A step of the body is a list of blocks; step k of a looped body is the step k mod its length. A
-transformer with random trainable weights is the same class: see `Transformer.with_random_weights`.
+The body is a list of steps, and each step is a list of blocks. Step k of a looped body is the step
+k mod the length of the body. `Transformer.with_random_weights` makes a trainable transformer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from innerloop.transformer.trace import Trace
 
 
 class Count(TypedDict):
-    """Size of a transformer."""
+    """The size of a transformer."""
 
     layers: int
     heads: int
@@ -40,7 +40,15 @@ Step = Sequence[Block]
 
 
 class Transformer(nn.Module):
-    """A residual stream with named registers, and the blocks that act on it."""
+    """A transformer whose residual stream has named registers.
+
+    Args:
+        layout: The registers of the stream.
+        prologue: Blocks that run before the first step.
+        body: The steps, each a list of blocks.
+        epilogue: Blocks that run after the last step.
+        loops: Number of times that the body is repeated with the same weights.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,21 @@ class Transformer(nn.Module):
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Transformer:
-        """Dense trainable weights: `layers` blocks of attention and, if `hidden` > 0, an MLP."""
+        """Build a transformer with dense trainable weights, with `layers` blocks in its body.
+
+        Args:
+            layout: The registers of the stream.
+            layers: Number of blocks.
+            heads: Heads of each block.
+            hidden: Hidden units of the MLP of each block; 0 means no MLP.
+            loops: Number of times that the blocks are repeated with the same weights.
+            kind: "linear", "relu" or "softmax" attention.
+            mask: The keys of each query token: "all", "context" or "causal".
+            normalisation: "1/n", "1/N", "1/i" or "1"; None is "1" for softmax, else "1/n".
+            rank: Number of rows of Q and K of a head; None means the width of the stream.
+            scale: Factor of the standard deviation of the weights.
+            generator: The random number generator.
+        """
         for name, value, least in (("layers", layers, 1), ("hidden", hidden, 0)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, got {value}")
@@ -103,7 +125,7 @@ class Transformer(nn.Module):
         return cls(layout, [[block()] for _ in range(layers)], loops=loops)
 
     def to_dense(self) -> Transformer:
-        """Return the same function with all weights dense and trainable, to start training from."""
+        """Return an equivalent transformer with dense trainable weights, to start training from."""
 
         def densify(blocks: nn.ModuleList) -> list[Block]:
             return [cast(Block, block).to_dense() for block in blocks]
@@ -118,27 +140,31 @@ class Transformer(nn.Module):
 
     @property
     def steps(self) -> int:
-        """Number of steps of the body, loops included."""
+        """The number of steps of the body, over all loops."""
         return self.loops * len(self.body)
 
     def forward(self, tokens: Stream, context: int | None = None) -> Stream:
-        """Run every block; the first `context` tokens are context, by default all but the last."""
+        """Return the stream after all blocks.
+
+        The first `context` tokens are context; by default, these are all tokens but the last.
+        """
         stream, context = tokens, self._check_tokens(tokens, context)
         for _, block in self._schedule():
             stream = block(stream, context)
         return stream
 
     def new_cache(self) -> Cache:
-        """Return an empty cache for this transformer, to `extend` token by token."""
+        """Return an empty cache for this transformer, for use with `extend`."""
         layers = sum(block.attention is not None for _, block in self._schedule())
         return Cache(0, (LayerCache(),) * layers)
 
     @torch.no_grad()
     def extend(self, cache: Cache, tokens: Stream) -> tuple[Stream, Cache]:
-        """Run the new tokens after the cached ones; return their stream and the extended cache.
+        """Run new tokens after the cached ones; return their stream and the extended cache.
 
-        Equal to the end of `forward` on all tokens so far, in time linear, not quadratic, in their
-        number. Takes no gradients; every block must be causal.
+        The result equals the last tokens of `forward` on all tokens so far. A whole sequence takes
+        less time than with `forward` at every token. Every block must be causal, and gradients are
+        not recorded.
         """
         self._check_tokens(tokens, 0)
         if cache.batch not in (None, tokens.shape[:-2]):
@@ -148,7 +174,7 @@ class Transformer(nn.Module):
             )
         if len(cache.layers) != len(self.new_cache().layers):
             raise InputError(
-                "the cache is of another transformer: start from this one's new_cache()"
+                "the cache belongs to another transformer: start from this one's new_cache()"
             )
         stream, layers, caches = tokens, [], iter(cache.layers)
         for _, block in self._schedule():
@@ -160,8 +186,9 @@ class Transformer(nn.Module):
     def forward_last(self, tokens: Stream) -> Float[Tensor, "*batch 1 width"]:
         """Return the last token after the last block, without gradients; all blocks must be causal.
 
-        Equal to the end of `forward`, but the other tokens run only through the blocks whose output
-        a later block reads from them: in a decoder whose keys and values are the prompt's, none.
+        The result equals the last token of `forward`. The other tokens run only through blocks
+        whose output a later block reads from them. In a decoder whose keys and values depend only
+        on the prompt, there are no such blocks.
         """
         context = self._check_tokens(tokens, None)
         blocks = [block for _, block in self._schedule()]
@@ -175,7 +202,7 @@ class Transformer(nn.Module):
         return last
 
     def trace(self, tokens: Stream, context: int | None = None) -> Trace:
-        """Record the stream before and after every block, with registers by name."""
+        """Return the streams before the first and after every block, with registers by name."""
         streams, labels, context = [tokens], ["prompt"], self._check_tokens(tokens, context)
         for label, block in self._schedule():
             streams.append(block(streams[-1], context))
@@ -183,26 +210,30 @@ class Transformer(nn.Module):
         return Trace(self.layout, streams, labels)
 
     def run_prologue(self, tokens: Stream, context: int | None = None) -> Stream:
-        """Run the prologue alone."""
+        """Return the stream after the prologue."""
         return self._run_blocks(self.prologue, tokens, self._check_tokens(tokens, context))
 
     def step(self, stream: Stream, k: int, context: int | None = None) -> Stream:
-        """Run step k of the body alone, counted from 0 over all loops."""
+        """Return the stream after step k of the body alone, counted from 0 over all loops."""
         if not 0 <= k < self.steps:
             raise InputError(f"step must be in 0 … {self.steps - 1}, got {k}")
         context = self._resolve_context(stream, context)
         return self._run_blocks(cast(nn.ModuleList, self.body[k % len(self.body)]), stream, context)
 
     def run_epilogue(self, stream: Stream, context: int | None = None) -> Stream:
-        """Run the epilogue alone."""
+        """Return the stream after the epilogue alone."""
         return self._run_blocks(self.epilogue, stream, self._resolve_context(stream, context))
 
     def blocks(self) -> list[Block]:
-        """List every block once, however often it is looped."""
+        """List every block once, even if it is looped."""
         return [module for module in self.modules() if isinstance(module, Block)]
 
     def count(self) -> Count:
-        """Count layers (with loops), most heads and hidden units in a layer, width, parameters."""
+        """Return the numbers of layers and parameters, the width, and the largest layer.
+
+        Every pass of a loop counts as layers. Heads and hidden units are those of the layer with
+        most.
+        """
         blocks = self.blocks()
         looped = sum(len(cast(nn.ModuleList, step)) for step in self.body)
         return Count(
@@ -214,7 +245,7 @@ class Transformer(nn.Module):
         )
 
     def operator_norm(self) -> float:
-        """The norm ‖θ‖_op of Q. Liu's lecture: the largest `Block.operator_norm`."""
+        """Return the norm ‖θ‖_op of Q. Liu 2025: the largest `Block.operator_norm`."""
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters()):
             return math.inf
         return max((block.operator_norm() for block in self.blocks()), default=0.0)
@@ -227,14 +258,14 @@ class Transformer(nn.Module):
 
     @staticmethod
     def load(path: str | Path) -> Transformer:
-        """Read a file that `save` wrote, after checking that it is intact."""
+        """Read a file written by `save`, after checking that it is intact."""
         from innerloop.links import resolve_links
         from innerloop.transformer.file import load
 
         return load(resolve_links(Path(path)))[0]
 
     def _schedule(self) -> Iterator[tuple[str, Block]]:
-        """Yield every block in running order, with its label."""
+        """Yield every block with its label, in the order in which they run."""
         sections: list[tuple[str, Any]] = [("prologue", self.prologue)]
         body = list(self.body) * self.loops
         sections += [(f"step {k}", step) for k, step in enumerate(body, 1)]
@@ -248,7 +279,7 @@ class Transformer(nn.Module):
         return stream
 
     def _check_tokens(self, tokens: Tensor, context: int | None) -> int:
-        """Check tokens from outside and return how many of them are context."""
+        """Check the user's tokens and return how many of them are context."""
         if not torch.compiler.is_compiling() and not bool(torch.isfinite(tokens).all()):
             raise InputError("tokens must be finite, got NaN or infinity")
         return self._resolve_context(tokens, context)
@@ -261,7 +292,7 @@ class Transformer(nn.Module):
         dtype = next((p.dtype for p in self.parameters()), tokens.dtype)
         if tokens.dtype != dtype:
             raise InputError(
-                f"tokens are {tokens.dtype}, the weights {dtype}: convert the data, "
+                f"tokens are {tokens.dtype}, but weights are {dtype}: convert the data, "
                 f"for instance problem.to({dtype})"
             )
         count = tokens.shape[-2]
@@ -281,7 +312,7 @@ class Transformer(nn.Module):
             widths += [block.mlp.inner.shape[-1]] if block.mlp else []
             if any(w != width for w in widths):
                 raise InputError(
-                    f"a block of width {widths} does not fit a layout of width {width}"
+                    f"expected blocks of width {width}, the width of the layout, got {widths}"
                 )
 
     begin = RenamedMethod("new_cache")
@@ -293,7 +324,7 @@ class Transformer(nn.Module):
 
 
 def _first_independent_block(blocks: Sequence[Block]) -> int:
-    """Smallest k such that blocks k, k+1, … read from other tokens nothing that these write."""
+    """Return the number of blocks through which all tokens, not only the last one, must run."""
     read: set[int] = set()
     for k in range(len(blocks) - 1, 0, -1):
         read |= blocks[k].places_read()

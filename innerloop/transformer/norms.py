@@ -18,8 +18,8 @@ def measure_norms(
     value: Float[Tensor, "heads out width"],
     explicit_split: Sequence[bool],
 ) -> tuple[float, float]:
-    """max_m max(‖Q_m‖, ‖K_m‖), balanced where the split is not explicit, and Σ_m ‖V_m‖."""
-    # ‖QᵀK‖ = ‖RSᵀ‖ where Qᵀ and Kᵀ are R and S after orthogonal matrices: small ones.
+    """Return max_m max(‖Q_m‖, ‖K_m‖), balanced unless the split is explicit, and Σ_m ‖V_m‖."""
+    # ‖QᵀK‖ = ‖RSᵀ‖ for the triangular factors R and S of Qᵀ and Kᵀ, which are small.
     query, key = (torch.linalg.qr(part.mT, mode="r").R for part in (query, key))
     balanced = torch.linalg.matrix_norm(query @ key.mT, ord=2).sqrt()
     largest = torch.maximum(

@@ -1,9 +1,9 @@
-"""Pieces that an MLP is assembled from.
+"""Pieces from which an MLP is made.
 
-Each piece reads the MLP's input and adds to its registers; several pieces make one MLP. A piece
-that needs another piece's output belongs in a later block. `clear` plus a piece that writes
-replaces a register. Pieces that act on every entry of a register alike store their hidden units
-once, not per entry.
+Every piece reads the input of the MLP and adds to registers. A piece that needs the output of
+another piece must be in a later block. `clear` together with a piece that writes to a register
+replaces the value of the register. Pieces that act in the same way on every entry of a register
+store their hidden units once, not per entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Registers = Mapping[str, Tensor] | Mapping[Location, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Hidden units that read and write registers: adds Σ writes·σ(Σ reads·h + bias)."""
+    """Hidden units that read and write registers; they add Σ writes·σ(Σ reads·h + bias)."""
 
     reads: Registers
     bias: Tensor
@@ -34,7 +34,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Elementwise:
-    """The same scalar network on every entry: target += Σ_k weight_k σ(slope_k·source + bias_k)."""
+    """A scalar network on every entry: target += Σ_k weight_k σ(slope_k·source + bias_k)."""
 
     source: Location
     target: Location
@@ -51,7 +51,7 @@ Piece = Units | Elementwise | PieceBuilder
 def affine(
     source: Location, target: Location, matrix: Weight = 1.0, bias: Tensor | float | None = None
 ) -> Piece:
-    """target += matrix · source + bias, exactly: x = σ(x) − σ(−x)."""
+    """Return a piece for target += matrix · source + bias, exactly: x = σ(x) − σ(−x)."""
 
     def build(layout: Layout) -> Units:
         a, b = layout[source], layout[target]
@@ -77,12 +77,15 @@ def affine(
 
 
 def clear(register: Location) -> Piece:
-    """register ← 0 (or, with a piece that writes it, the old value is replaced)."""
+    """Return a piece for register ← 0.
+
+    Together with a piece that writes to the register, it replaces the value.
+    """
     return affine(register, register, -1.0)
 
 
 def gate(flag: Location, source: Location, target: Location, bound: float) -> Piece:
-    """target += flag · source, exact for flag in {0, 1} and |source| ≤ bound.
+    """Return a piece for target += flag · source, exact for flags in {0, 1} and |source| ≤ bound.
 
     z·x = σ(x − B(1 − z)) − σ(−x − B(1 − z)).
     """
@@ -94,7 +97,7 @@ def gate(flag: Location, source: Location, target: Location, bound: float) -> Pi
         z, a, b = layout[flag], layout[source], layout[target]
         if z.size != 1 or a.size != b.size or set(z.places) & set(a.places):
             raise InputError(
-                f"gate takes one flag and other registers of one size, got {z.label} ({z.size}), "
+                f"expected one flag and two registers of equal size, got {z.label} ({z.size}), "
                 f"{a.label} ({a.size}), {b.label} ({b.size})"
             )
         eye = torch.eye(a.size, dtype=torch.float64)
@@ -107,7 +110,7 @@ def gate(flag: Location, source: Location, target: Location, bound: float) -> Pi
 
 
 def soft_threshold(register: Location, threshold: float) -> Piece:
-    """register ← sign(x)·max(|x| − θ, 0) on every entry; exactly 0 where |x| ≤ θ."""
+    """Return a piece for register ← sign(x)·max(|x| − θ, 0), exactly 0 for |x| ≤ θ."""
     if not threshold >= 0:
         raise InputError(f"threshold must be at least 0, got {threshold}")
     entries = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
@@ -123,7 +126,10 @@ def soft_threshold(register: Location, threshold: float) -> Piece:
 
 
 def clip(register: Location, bound: float) -> Piece:
-    """register ← min(max(x, −bound), bound) on every entry: x − σ(x − C) + σ(−x − C)."""
+    """Return a piece for register ← min(max(x, −C), C) on every entry, where C is `bound`.
+
+    It computes x − σ(x − C) + σ(−x − C).
+    """
     if not bound >= 0:
         raise InputError(f"bound must be at least 0, got {bound}")
     return Elementwise(
@@ -142,18 +148,19 @@ def piecewise_linear(
     function: Callable[[Tensor], Tensor] | Tensor,
     knots: Float[Tensor, " knots"],
 ) -> Piece:
-    """target += f(source) on every entry: f at the knots, linear between them, constant outside.
+    """Return a piece for target += f(source) on every entry, with a piecewise linear f.
 
-    One hidden unit per knot and one for the constant, f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k), or
-    the mirror image from the last knot; the one whose terms cancel less is taken, so that rounding
+    f equals the function at the knots, is linear between them and constant outside. There is one
+    hidden unit per knot and one for the constant: f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k), or the
+    mirror image from the last knot. The form whose terms cancel less is used, so that rounding
     stays small.
     """
     knots = knots.detach().to("cpu", torch.float64)
     if knots.ndim != 1 or len(knots) < 2 or not bool((knots.diff() > 0).all()):
-        raise InputError("knots must be at least two increasing numbers")
+        raise InputError("expected at least two knots, in increasing order")
     values = function(knots) if callable(function) else function.detach().to("cpu", torch.float64)
     if values.shape != knots.shape or not bool(torch.isfinite(values).all()):
-        raise InputError("the function must be finite at every knot")
+        raise InputError("expected a function that is finite at every knot")
     rising = _fit_hinges(knots, values)
     falling = _fit_hinges(-knots.flip(0), values.flip(0))
     falling = (-falling[0], falling[1], falling[2])
@@ -164,7 +171,7 @@ def piecewise_linear(
 
 
 def _fit_hinges(knots: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes, biases and weights of f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k)."""
+    """Return slopes, biases and weights of f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k)."""
     slopes = torch.cat([knots.new_zeros(1), values.diff() / knots.diff(), knots.new_zeros(1)])
     slope = torch.cat([torch.zeros(1), torch.ones(len(knots))]).to(knots)
     bias = torch.cat([knots.new_ones(1), -knots])
@@ -172,16 +179,17 @@ def _fit_hinges(knots: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cancellation(net: tuple[Tensor, Tensor, Tensor], knots: Tensor, values: Tensor) -> float:
-    """Largest ratio, over the knots, of the terms' absolute sum to the value."""
+    """Return the largest ratio, over the knots, of the sum of magnitudes of terms to the value."""
     slope, bias, weight = net
     terms = sum_hinges(knots, slope, bias, weight.abs())
     return float((terms / values.abs().clamp_min(1e-300)).max())
 
 
 def sum_hinges(entries: Tensor, slope: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
-    """Σ_k weight_k σ(slope_k·x + bias_k) for every entry x, without an (entries, units) table.
+    """Compute Σ_k weight_k σ(slope_k·x + bias_k) for every entry x, without a table for all units.
 
-    Between two thresholds −bias/slope the sum is linear; a search finds the right line.
+    The sum is linear between two consecutive thresholds −bias/slope; a binary search finds the pair
+    around x.
     """
     constant = (bias.relu() * weight)[slope == 0].sum()
     rising, falling = slope > 0, slope < 0

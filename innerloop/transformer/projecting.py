@@ -1,4 +1,4 @@
-"""Products of attention: queries, keys and values of all heads, and causal Gram matrices."""
+"""Matrix products of attention: queries, keys and values of all heads, and causal Gram matrices."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 CHUNK = 64
-"""Tokens per chunk of causal linear attention: scores inside a chunk, Gram matrices between."""
+"""Tokens per chunk of causal linear attention.
+
+It computes scores within a chunk, and Gram matrices of earlier chunks.
+"""
 
 
 def nonzero_rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
-    """Nonzero rows of every head, padded to the same number, and their indices.
+    """Return the nonzero rows of every head, padded to the same number, and their indices.
 
-    The padding consists of zero rows; no row comes twice.
+    The padding consists of zero rows of the same head; no index occurs twice.
     """
     used = (weight != 0).any(dim=-1)
     most = max(1, int(used.sum(dim=-1).max()))
@@ -23,7 +26,7 @@ def nonzero_rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Ten
 def project_sparse(
     stream: Float[Tensor, "*batch tokens width"], weight: Float[Tensor, "heads rows width"]
 ) -> Float[Tensor, "*batch heads tokens rows"]:
-    """Like `project`, using only the places that some weight reads."""
+    """Compute the same as `project`, using only the places that some weight reads."""
     read = (weight != 0).flatten(0, 1).any(dim=0).nonzero().squeeze(-1)
     if 2 * len(read) <= weight.shape[-1]:
         stream, weight = stream.index_select(-1, read.to(stream.device)), weight[..., read]
@@ -33,13 +36,16 @@ def project_sparse(
 def project(
     stream: Float[Tensor, "*batch tokens width"], weight: Float[Tensor, "heads rows width"]
 ) -> Float[Tensor, "*batch heads tokens rows"]:
-    """W h of every head and token; one product for all heads is much faster than one per head."""
+    """Compute W h of every head and token.
+
+    One product for all heads is much faster than one per head.
+    """
     rows = stream @ weight.to(stream.device).flatten(0, 1).mT
     return rows.unflatten(-1, weight.shape[:2]).transpose(-2, -3)
 
 
 def causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Σ_{j ≤ i} ⟨q_i, k_j⟩ v_j in time linear in the number of tokens, chunk by chunk."""
+    """Compute Σ_{j ≤ i} ⟨q_i, k_j⟩ v_j chunk by chunk, in time linear in the number of tokens."""
     tokens = query.shape[-2]
     spare = -tokens % CHUNK
     query, key, value = (
@@ -48,6 +54,6 @@ def causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     )
     inside = (query @ key.mT).tril() @ value
     grams = key.mT @ value
-    # Shifted, not grams.cumsum() - grams: subtracting a chunk again would let its rounding through.
+    # Shifted instead of grams.cumsum() - grams, because the subtraction would add rounding errors.
     before = nn.functional.pad(grams.cumsum(dim=-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))
     return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]

@@ -1,7 +1,7 @@
-"""What follows from weights alone is found once, and again only when they have changed.
+"""Cache results that depend only on a module's weights, until the weights change.
 
-Weights are compared entry by entry with those it was found from, so that every change is noticed,
-however it was made; that takes a small part of the time that finding it does.
+The weights are compared entry by entry with a copy, so that every change is noticed, including
+changes in place. The comparison takes a small part of the time that the computation takes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from torch import Tensor, nn
 T = TypeVar("T")
 
 MAX_ENTRIES = 1 << 20
-"""Entries of weights of which a copy is kept; what larger ones tell is found every time."""
+"""Largest number of entries of weights to copy; results for larger weights are not cached."""
 
 
 def remember(owner: nn.Module, name: str, weights: Sequence[Tensor], find: Callable[[], T]) -> T:
-    """Return what `find` found from these weights of a module; it must depend on nothing else."""
+    """Return the result of `find()`, from the cache if the weights have not changed.
+
+    The result is stored with the module `owner` under `name`. It must depend only on `weights`.
+    """
     known: dict[str, tuple[list[Tensor], Any]] = owner.__dict__.setdefault("_remembered", {})
     if name in known and _are_same(known[name][0], weights):
         return known[name][1]

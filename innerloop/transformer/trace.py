@@ -11,7 +11,7 @@ from innerloop.transformer.layout import Layout, Location
 
 
 class Snapshot:
-    """The stream at one point of the forward pass; index it by register."""
+    """The stream at one point of the forward pass; `snapshot["beta"]` is a register."""
 
     def __init__(self, layout: Layout, stream: Tensor, label: str) -> None:
         self.layout = layout
@@ -23,7 +23,10 @@ class Snapshot:
 
 
 class Trace(Sequence[Snapshot]):
-    """`trace[0]` is the prompt, `trace[k]` the stream after block k, `trace[-1]` the output."""
+    """The streams of a forward pass.
+
+    `trace[0]` is the prompt, `trace[k]` the stream after block k, and `trace[-1]` the output.
+    """
 
     def __init__(self, layout: Layout, streams: list[Tensor], labels: list[str]) -> None:
         self.layout = layout
@@ -37,7 +40,7 @@ class Trace(Sequence[Snapshot]):
         return Snapshot(self.layout, self.streams[index], self.labels[index])
 
     def after_step(self, k: int) -> Snapshot:
-        """The stream after k steps of the body; `after_step(0)` is after the prologue."""
+        """Return the stream after k steps of the body; `after_step(0)` is after the prologue."""
         step_labels = [f"step {k}"] if k else ["prompt", "prologue"]
         matches = [i for i, label in enumerate(self.labels) if label in step_labels]
         if not matches:
