@@ -34,7 +34,7 @@ from innerloop.claims.liu2025.measurements import add_violation_rate
 from innerloop.claims.loading import load_claims
 from innerloop.claims.searching import list_families, search_counterexample, with_examples
 from innerloop.claims.shrinking import shrink
-from innerloop.claims.trials import Equality, Expectation, Inequality
+from innerloop.claims.trials import Equality, Expectation, Inequality, take_worst
 from innerloop.errors import InputError
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.run import Outcome, Run
@@ -493,6 +493,23 @@ def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evi
             assert len(number.replace(".", "").strip("0")) <= 5, text
 
 
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("liu2025", "qliu2025"))])
+def test_counterexamples_show_both_sides(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    """Both sides are shown as numbers, not how far apart they are."""
+    evidence = check_tiny(load_claims()[id])
+    assert "margin" not in json.dumps(evidence.as_dict())
+    for text in list_counterexamples(evidence):
+        assert "relative to the largest entry" not in text
+
+
+def test_the_slices_that_differ_most_are_taken() -> None:
+    one, other = torch.zeros(2, 3), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, -2.0]])
+    left, right = take_worst(one, other, 1)
+    assert (left.tolist(), right.tolist()) == ([0, 0], [0, -2])
+    left, right = take_worst(one, other, 0)
+    assert right.tolist() == [0, 0, -2]
+
+
 def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:
     def margin(A: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
         norm = (A**2).sum((-2, -1))
@@ -614,7 +631,7 @@ def test_a_sentence_that_begins_with_a_symbol_stays_as_it_is(text: str, sentence
 def test_shares_are_told_as_shares() -> None:
     trial = Inequality("with probability 1 − δ")
     add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, Case(n=5))
-    assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
+    assert "and the share that may: 400/400 = 1 > 0.1" in trial.check().counterexample
 
 
 def test_a_restatement_reads_the_cells_of_its_original(
