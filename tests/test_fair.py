@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -500,6 +501,38 @@ def test_counterexamples_show_both_sides(id: str, check_tiny: Callable[[Claim], 
     assert "margin" not in json.dumps(evidence.as_dict())
     for text in list_counterexamples(evidence):
         assert "relative to the largest entry" not in text
+
+
+def evaluate(text: str) -> float | None:
+    """Evaluate the arithmetic of a counterexample; None if it contains words or variables."""
+    text = text.strip().rstrip(".").replace("$", "")
+    for sign, operator in {"·": "*", "−": "-", "^": "**", "²": "**2", "³": "**3"}.items():
+        text = text.replace(sign, operator)
+    text = re.sub(r"√([\d.]+)", r"sqrt(\1)", text).replace("√", "sqrt").replace("π", "pi")
+    words = set(re.findall(r"[^\W\d]+", re.sub(r"[\d.]e[+-]?\d", "0", text)))
+    if words - {"sqrt", "exp", "pi"} or not re.fullmatch(r"[\w\s.+*/()-]+", text):
+        return None
+    return float(eval(text, {name: getattr(math, name) for name in words}))
+
+
+def test_arithmetic_of_counterexamples_is_evaluated() -> None:
+    assert evaluate("(1 + (10000² · 1 + 1e3 · 10000) · 1e-07)^3") == pytest.approx(1728)
+    assert evaluate("2 · √(0.25/π) + exp(−1/0.25) − √4") == pytest.approx(-1.4174945)
+    assert evaluate("n − 1") is None
+
+
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("liu2025", "qliu2025"))])
+def test_computed_sides_have_the_value_that_is_shown(
+    id: str, check_tiny: Callable[[Claim], Evidence]
+) -> None:
+    """Each "computation = value" after the last colon of a counterexample is recomputed."""
+    for text in list_counterexamples(check_tiny(load_claims()[id])):
+        for side in re.split("[<>≠]", text.rpartition(": ")[2]):
+            working, equals, value = side.rpartition(" = ")
+            if equals and (computed := evaluate(working)) is not None:
+                shown = evaluate(value)
+                assert shown is not None, text
+                assert computed == pytest.approx(shown, rel=1e-4, abs=1e-6), text
 
 
 def test_the_slices_that_differ_most_are_taken() -> None:
