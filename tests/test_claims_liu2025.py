@@ -221,8 +221,11 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
     _, ball, gate, _ = check_tiny(load_claims()["liu2025.proposition-1"]).errata
-    assert "$k = 3$, $K = 2$: 10000/3 > 1728" in ball.printed.counterexample
-    assert "$k = 2$, $K = 2$: 3.33333e+07 > 2.144e+07" in gate.printed.counterexample
+    constant = "(1 + (10000² · 1 + 1000 · 10000) · 1e-07)"
+    example = f"$k = 3$, $K = 2$: 10000/3 > {constant}^3 = 1728"
+    assert example in ball.printed.counterexample
+    sides = f"3.33333e+07 > 1000 · 10000 + 10000 · √1 · (1000 + {constant}^2) = 2.144e+07"
+    assert f"$k = 2$, $K = 2$: {sides}" in gate.printed.counterexample
 
 
 def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
@@ -319,7 +322,7 @@ def test_small_vectors_are_seen_by_no_threshold_but_zero() -> None:
     assert "b_β" in part.reading
     without, small = part.other_readings.values()
     assert without.passed
-    assert "broken in 50 of 50 draws" in small.counterexample
+    assert ": 50/50 = 1 > 0.1" in small.counterexample
 
 
 def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:

@@ -70,7 +70,10 @@ def test_what_holds_and_what_does_not(check_tiny: Callable[[Claim], Evidence]) -
     claim = load_claims()["qliu2025.proposition-6"]
     evidence = check_tiny(claim)
     assert evidence.label == "holds · 2 errata"
-    assert "(0, 5, 0, 0, 1, 1) for (3, 5, 0, 0, 1, 1)" in evidence.errata[0].printed.counterexample
+    display, rows = (erratum.printed.counterexample for erratum in evidence.errata)
+    assert display.endswith(": [0, 5, 0, 0, 1, 1] ≠ [3, 5, 0, 0, 1, 1]")
+    assert "7 rows for 6 and a 0" in rows
+    assert "≠" in rows
     numbers = evidence.numbers
     assert (numbers["layers"], numbers["heads in a layer"], numbers["hidden units"]) == (2, 2, 2)
     # max over layers: √‖score‖ + Σ‖V‖ + ‖W₁‖ + ‖W₂‖ of the second, with score rows as built.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -34,7 +35,7 @@ from innerloop.claims.liu2025.measurements import add_violation_rate
 from innerloop.claims.loading import load_claims
 from innerloop.claims.searching import list_families, search_counterexample, with_examples
 from innerloop.claims.shrinking import shrink
-from innerloop.claims.trials import Equality, Expectation, Inequality
+from innerloop.claims.trials import Equality, Expectation, Inequality, take_worst
 from innerloop.errors import InputError
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.run import Outcome, Run
@@ -493,6 +494,55 @@ def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evi
             assert len(number.replace(".", "").strip("0")) <= 5, text
 
 
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("liu2025", "qliu2025"))])
+def test_counterexamples_show_both_sides(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    """Both sides are shown as numbers, not how far apart they are."""
+    evidence = check_tiny(load_claims()[id])
+    assert "margin" not in json.dumps(evidence.as_dict())
+    for text in list_counterexamples(evidence):
+        assert "relative to the largest entry" not in text
+
+
+def evaluate(text: str) -> float | None:
+    """Evaluate the arithmetic of a counterexample; None if it contains words or variables."""
+    text = text.strip().rstrip(".").replace("$", "")
+    for sign, operator in {"·": "*", "−": "-", "^": "**", "²": "**2", "³": "**3"}.items():
+        text = text.replace(sign, operator)
+    text = re.sub(r"√([\d.]+)", r"sqrt(\1)", text).replace("√", "sqrt").replace("π", "pi")
+    words = set(re.findall(r"[^\W\d]+", re.sub(r"[\d.]e[+-]?\d", "0", text)))
+    if words - {"sqrt", "exp", "pi"} or not re.fullmatch(r"[\w\s.+*/()-]+", text):
+        return None
+    return float(eval(text, {name: getattr(math, name) for name in words}))
+
+
+def test_arithmetic_of_counterexamples_is_evaluated() -> None:
+    assert evaluate("(1 + (10000² · 1 + 1e3 · 10000) · 1e-07)^3") == pytest.approx(1728)
+    assert evaluate("2 · √(0.25/π) + exp(−1/0.25) − √4") == pytest.approx(-1.4174945)
+    assert evaluate("n − 1") is None
+
+
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("liu2025", "qliu2025"))])
+def test_computed_sides_have_the_value_that_is_shown(
+    id: str, check_tiny: Callable[[Claim], Evidence]
+) -> None:
+    """Each "computation = value" after the last colon of a counterexample is recomputed."""
+    for text in list_counterexamples(check_tiny(load_claims()[id])):
+        for side in re.split("[<>≠]", text.rpartition(": ")[2]):
+            working, equals, value = side.rpartition(" = ")
+            if equals and (computed := evaluate(working)) is not None:
+                shown = evaluate(value)
+                assert shown is not None, text
+                assert computed == pytest.approx(shown, rel=1e-4, abs=1e-6), text
+
+
+def test_the_slices_that_differ_most_are_taken() -> None:
+    one, other = torch.zeros(2, 3), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, -2.0]])
+    left, right = take_worst(one, other, 1)
+    assert (left.tolist(), right.tolist()) == ([0, 0], [0, -2])
+    left, right = take_worst(one, other, 0)
+    assert right.tolist() == [0, 0, -2]
+
+
 def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:
     def margin(A: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
         norm = (A**2).sum((-2, -1))
@@ -616,7 +666,7 @@ def test_a_sentence_that_begins_with_a_symbol_stays_as_it_is(text: str, sentence
 def test_shares_are_told_as_shares() -> None:
     trial = Inequality("with probability 1 − δ")
     add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, Case(n=5))
-    assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
+    assert "and the share that may: 400/400 = 1 > 0.1" in trial.check().counterexample
 
 
 def test_a_restatement_reads_the_cells_of_its_original(

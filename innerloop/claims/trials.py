@@ -231,6 +231,19 @@ def as_erratum(where: str, printed: _Trial, corrected: _Trial, *, grade: Grade =
     return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade=grade)
 
 
+def take_worst(one: Tensor, other: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Take the slices of two tensors, such as tokens, that differ most, so that both can be shown.
+
+    Args:
+        one: A tensor.
+        other: A tensor of the same shape.
+        dim: The dimension of the slices.
+    """
+    rest = [k for k in range(one.dim()) if k != dim]
+    index = int((one - other).abs().amax(rest).argmax())
+    return one.select(dim, index), other.select(dim, index)
+
+
 def _write_side(working: str, value: str) -> str:
     return f"{working} = {value}" if working and working != value else value
 

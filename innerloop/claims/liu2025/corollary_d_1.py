@@ -38,7 +38,7 @@ from innerloop.claims.liu2025.printed import Units, soft_threshold
 from innerloop.claims.liu2025.rates import DELTA, Curves, Found, K
 from innerloop.claims.liu2025.theorem_5_1 import GAMMA_RANGE, GAMMAS
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, take_worst
 from innerloop.theory import sparse
 
 C, SIZES = 0.25, ((1, 1), (1, 4), (2, 2), (2, 4), (3, 3), (3, 10))
@@ -90,10 +90,9 @@ def judge_support(data: Data) -> Evidence:
         steps = torch.cat([layer.steps, torch.zeros_like(layer.after[rest, 2::2])])
         (runs if layer.diagonal else dense).add(layer.after[d + 1 : 2 * d + 1, 2::2], steps, case)
         keep, one = (torch.arange(d) < inside).double(), torch.ones(d + 1).double()
-        last = float(layer.after[d - 1, 0])
-        told = case.extend(note=f"$x$ of the first token ends in {last:.3g}")
         both = torch.cat([keep, one[:1], keep, one[:1]])[:, None]
-        whole.add(both * layer.after, layer.after, told)
+        note = case.extend(note="the token where the sides differ most")
+        whole.add(*take_worst(both * layer.after, layer.after, 1), note)
         beta = torch.cat([one, keep, one[:1]])[:, None]
         beta_only.add(beta * layer.after, layer.after, case)
     bound = "$‖[H^(K+1)] − β*‖ ≤ ‖β*‖₁ e^(−α_n^S K)$, $n ≥ N_0^S$, with probability $1 − δ$"

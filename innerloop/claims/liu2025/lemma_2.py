@@ -24,7 +24,7 @@ from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, Working
 from innerloop.theory import sparse
 
 LARGEST_S, LAYERS = 4, 6
@@ -38,6 +38,8 @@ class Step(NamedTuple):
     theta: float
     lower: float
     """θ with k − 1."""
+    working: Working
+    """How `euclidean` and `theta` are computed."""
     case: Case
 
 
@@ -51,7 +53,7 @@ def judge_supports(steps: list[Step]) -> Evidence:
         for words in (("2", ""), ("1", ""), ("1", " and $θ = γσ_max c₁ e^(−c₂(k−1))$"))
     )
     for step in steps:
-        euclidean.add(step.euclidean, step.theta, step.case)
+        euclidean.add(step.euclidean, step.theta, step.case, working=step.working)
         absolute.add(step.absolute, step.theta, step.case)
         lower.add(step.absolute, step.lower, step.case)
     held = absolute.check()
@@ -101,12 +103,16 @@ def _measure_step(
     direction = _find_worst(G, S) if trial % 2 == 0 else draw_normal(generator, S)
     least, _, most = sparse.coherence(G, S)
     shrink = sparse.contraction(gamma, S, least, most)
-    moved = (gamma * G[S:, :S] @ direction).abs().max() * shrink ** (k - 1)
-    two, one = (float(moved / direction.norm(p=p)) for p in (2, 1))
+    moved = (gamma * G[S:, :S] @ direction).abs().max()
+    two, one = (float(moved / direction.norm(p=p) * shrink ** (k - 1)) for p in (2, 1))
     theta = gamma * float(most) * shrink ** (k - 2)
-    told: dict[str, Any] = {"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)}
-    case = Case(S=S, d=len(G), **told)
-    return Step(two, one, float(theta), float(theta * shrink), case)
+    working = (
+        f"{float(moved / direction.norm()):.6g} · {float(shrink):.6g}^{k - 1}",
+        f"{gamma:.6g} · {float(most):.6g} · {float(shrink):.6g}^{k - 2}",
+    )
+    values: dict[str, Any] = {"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)}
+    case = Case(S=S, d=len(G), **values)
+    return Step(two, one, float(theta), float(theta * shrink), working, case)
 
 
 def _smallest() -> tuple[Tensor, float, int, int]:

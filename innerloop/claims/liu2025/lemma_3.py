@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.measurements import (
@@ -73,7 +73,9 @@ def judge_coherence(data: Data) -> Evidence:
         N, d, S = (each.case[name] for name in ("N", "d", "S"))
         for trial, factor in ((short, N / (N + 2)), (scaled, 2 * N / (2 * N + 1))):
             worst = (each.proper[1] / each.squares).argmax()
-            trial.add(each.proper[1][worst], factor * each.squares[worst], each.case)
+            square = float(each.squares[worst])
+            working = ("", f"{format_entry(factor)} · {format_entry(square)}")
+            trial.add(each.proper[1][worst], factor * square, each.case, working=working)
         for delta in DELTAS:
             a, b = (sparse.deviation_width(among, delta, N, each.c) for among in (S, d))
             low, high = N / (N + 2) * (1 - a), N / (N + 2) * (1 + a)
@@ -81,8 +83,8 @@ def judge_coherence(data: Data) -> Evidence:
             case = each.case.extend(δ=delta)
             add_violation_rate(joint, (least < low) | (most > high) | (off > b), 3 * delta, case)
             add_violation_rate(upper, most > high, delta, case)
-            told = f"largest diagonal {float(each.largest.mean()):.3g}, allowed {high:.3g}"
-            add_violation_rate(raw, each.largest > high, delta, case.extend(note=told))
+            note = f"largest entry in the mean {float(each.largest.mean()):.3g}, bound {high:.3g}"
+            add_violation_rate(raw, each.largest > high, delta, case.extend(note=note))
     line = "$max_{{i≠j}} |D_iᵀX_j| ≤ √(({} − log δ)/(Nc))$, $c$ that of one pair, $1 − δ$"
     single, both = Inequality(line.format("log d")), Inequality(line.format("log d²"))
     N, d, delta, c = *PAIRS.values.values(), sparse.pair_constant()

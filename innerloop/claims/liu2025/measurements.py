@@ -63,12 +63,14 @@ def iterate(G: Tensor, star: Tensor, gamma: float, thetas: Tensor) -> Tensor:
 
 
 def add_violation_rate(found: Inequality, broken: Tensor, failing: float, case: Case) -> float:
-    """Add the share of draws that break a statement; a share `failing` may, and chance is allowed
-    four standard errors of it."""
+    """Add the share of draws that violate a statement.
+
+    A share `failing` may violate it, and chance is allowed four standard errors of that share.
+    """
     share = float(broken.double().mean())
     wide = 4 * math.sqrt(failing * (1 - failing) / len(broken))
-    told = f"broken in {int(broken.sum())} of {len(broken)} draws, a share of {failing:.3g} allowed"
-    found.add(
-        share if share > failing + wide else min(share, failing), failing, case.extend(note=told)
-    )
+    left = share if share > failing + wide else min(share, failing)
+    note = "the share of draws that violate it, and the share that may"
+    working = (f"{int(broken.sum())}/{len(broken)}", "")
+    found.add(left, failing, case.extend(note=note), working=working)
     return share

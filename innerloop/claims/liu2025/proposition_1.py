@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
@@ -100,8 +100,10 @@ def judge_induction(data: Data) -> Evidence:
     gates = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
     for size in data.sizes:  # the case has the k of β^(k), which the ball calls k − 1
         for k in (0, 1):
-            balls[k].add(size.length, size.balls[k], size.case.extend(k=size.case["k"] + 1))
-            gates[k].add(size.product, size.gates[k], size.case)
+            ball, gate = _write_bounds(size.case, k + 1)
+            case = size.case.extend(k=size.case["k"] + 1)
+            balls[k].add(size.length, size.balls[k], case, working=("", ball))
+            gates[k].add(size.product, size.gates[k], size.case, working=("", gate))
     held = balls[1].check()
     index = Part(printed=implicit.check(), corrected=explicit.check())
     return Evidence(
@@ -122,6 +124,16 @@ def judge_induction(data: Data) -> Evidence:
             ),
         ],
     )
+
+
+def _write_bounds(case: Case, power: int) -> tuple[str, str]:
+    """Write both bounds with their numbers, C_β with b_x to this power beside b_β."""
+    names = ("d", "b_x", "b_β", "γ_max‖M‖", "k", "K")
+    d, b_x, b_beta, g, k, K = (format_entry(case[name]) for name in names)
+    other = b_x if power == 1 else f"{b_x}²"
+    constant = f"(1 + ({b_x}² · {d} + {b_beta} · {other}) · {g})"
+    ball = f"{constant}^{int(k) + 1}"
+    return ball, f"{b_beta} · {b_x} + {b_x} · √{d} · ({b_beta} + {constant}^{K})"
 
 
 @claim(

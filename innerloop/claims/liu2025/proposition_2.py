@@ -90,14 +90,19 @@ def judge_event(runs: list[Run]) -> Evidence:
         for trial, errors in ((late, run.errors), (early, run.early)):
             for K in (1, 2, 5, MOST_LAYERS):
                 left = max(errors[K] - 1e-13, 0.0)
-                trial.add(left, run.bounds[K], run.case.extend(K=K))
+                length = run.bounds[0]
+                rate = run.bounds[1] / length if length else 0.0
+                working = ("", f"{length:.6g} · {rate:.6g}^{K}")
+                trial.add(left, run.bounds[K], run.case.extend(K=K), working=working)
                 if trial is early:
                     first.add(left, run.bounds[K - 1] * (1 + 1e-9), run.case.extend(K=K))
-        large.add(run.stated, 1.0, run.case.extend(γ=torch.tensor(1.59)))
+        working = (f"1.59 · {run.stated / 1.59:.6g}", "")
+        large.add(run.stated, 1.0, run.case.extend(γ=torch.tensor(1.59)), working=working)
         largest = _largest_step(run.case["S"], float(run.case["n"]), float(run.case["δ"]))
         case = run.case.extend(γ=torch.tensor(largest, dtype=torch.float64))
         small.add(run.allowed, 1.0, case)
-        every.add(run.everywhere, 1.0, case)
+        working = (f"{largest:.7g} · {run.everywhere / largest:.6g}", "")
+        every.add(run.everywhere, 1.0, case, working=working)
     held, inside = late.check(), small.check()
     return Evidence(
         parts=[Part(printed=held, reading="$θ$ knows $X$ and $‖β*‖₁$: the proof's $θ$ does")],

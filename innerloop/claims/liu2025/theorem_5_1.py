@@ -193,7 +193,7 @@ def _add_curves(found: Found, Z: Tensor, star: Tensor, sigma: Tensor, c: float, 
         for name in names:
             weight = None if "‖β*‖₁" in name else 1.0
             bound = size * bound_errors(n, S, d, c, gamma, weight)
-            told = f"error {float(errors[K].median()):.2g}, bound {float(bound[K]):.2g}"
+            told = f"median error {float(errors[K].median()):.2g}, bound {float(bound[K]):.2g}"
             curves = Curves(errors.clone(), bound, case.extend(γ=gamma, note=told))
             found.setdefault(name, []).append(curves)
 

@@ -48,13 +48,15 @@ from innerloop.claims.liu2025.readouts import (
     measure_linear,
     measure_slow,
 )
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, Working
 
 
 class Power(NamedTuple):
     """(a + x)^K, and what (E.5) and the mean value theorem bound it by."""
 
     left: float
+    working: Working
+    """How `left` and `printed` are computed."""
     printed: float | None
     """None where η of (E.7) is not positive, so that (E.5) says nothing."""
     proper: float
@@ -94,7 +96,7 @@ def judge_powers(found: list[Power]) -> Erratum:
     proper = Inequality("$(a + x)^K ≤ a^K + Kx(a + x)^(K−1)$, $x = 2γ(2S−1)s$")
     for each in found:
         if each.printed is not None:
-            printed.add(each.left, each.printed, each.case)
+            printed.add(each.left, each.printed, each.case, working=each.working)
         proper.add(each.left, each.proper, each.case)
     return Part(printed=printed.check(), corrected=proper.check()).as_erratum("proof, (E.5)")
 
@@ -194,10 +196,14 @@ def _list_powers() -> list[Power]:
         a, most = 1 - 2 / 3 * gamma, 1 / (2 * math.sqrt(2) * (4 * sparsity - 2))
         s, away = most / math.sqrt(times), a - (K - 1) * most
         x, note = 2 * gamma * (2 * sparsity - 1) * s, f"$i = {times} N_0$"
-        given = {"γ": torch.tensor(gamma), "s": torch.tensor(s)}
-        printed = a**K + a / away * K * a ** (K - 1) * s if away > 0 else None
+        values = {"γ": torch.tensor(gamma), "s": torch.tensor(s)}
+        eta = a / away if away > 0 else 0.0
+        printed = a**K + eta * K * a ** (K - 1) * s if away > 0 else None
         proper = a**K + K * x * (a + x) ** (K - 1)
-        found.append(
-            Power((a + x) ** K, printed, proper, Case(K=K, S=sparsity, note=note, **given))
+        working = (
+            f"({a:.6g} + 2 · {gamma:g} · {2 * sparsity - 1} · {s:.6g})^{K}",
+            f"{a:.6g}^{K} + {eta:.6g} · {K} · {a:.6g}^{K - 1} · {s:.6g}",
         )
+        case = Case(K=K, S=sparsity, note=note, **values)
+        found.append(Power((a + x) ** K, working, printed, proper, case))
     return found

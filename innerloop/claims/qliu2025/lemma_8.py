@@ -65,7 +65,9 @@ def judge_probabilities(rows: Rows) -> Evidence:
         for k in (1, 2, 8):
             case = Case(d=d, k=k, note=f"$δ = {delta:.3g}$")
             some, more = -math.expm1(k * math.log1p(-small)), k * math.exp(-C / delta)
-            signed.add(1 - (0.5 * (1 - small)) ** k, k * root + more, case)
+            right = f"{k} · √({delta:.3g}/π) + {k} · exp(−{C:g}/{delta:.3g})"
+            some_signed = 1 - (0.5 * (1 - small)) ** k
+            signed.add(some_signed, k * root + more, case, working=("", right))
             meant.add(some, k * root + more, case)
             absolute.add(some, k * root, case)
     shown = signed.check()

@@ -64,7 +64,8 @@ def judge_quotients(rows: Rows) -> Evidence:
     fitted = next(row["moved"] / row["apart"] for row in rows if row["λ"] is None)
     for row in rows:
         if row["λ"] is None:
-            anywhere.add(row["moved"], fitted * row["apart"], row["case"])
+            working = (f"{row['case']['t']:g}³", f"{fitted:g} · {row['apart']:g}")
+            anywhere.add(row["moved"], fitted * row["apart"], row["case"], working=working)
             continue
         ball.add(row["moved"], row["λ"] * row["apart"], row["case"])
         ball.search_note = row.get("search", "")

@@ -29,7 +29,7 @@ from innerloop.claims.evidence import Erratum, Evidence, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.qliu2025.slides import Layer, run_layers, weights_norm
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, take_worst
 from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import Block
@@ -47,6 +47,7 @@ def proper_rows(D: int) -> list[int]:
     return [*range(1, D - 2), D - 1, D]
 
 
+WORST = "the column where the sides differ most"
 Rows = list[dict[str, Any]]
 
 
@@ -63,11 +64,12 @@ def judge_conversion(rows: Rows) -> Evidence:
         )
         D = H.shape[1]
         shown = _restrict_stream(H, proper_rows(D))
-        display.add(shown, encoder, case.extend(note=_first(shown, encoder)))
+        display.add(*take_worst(shown, encoder, 0), case.extend(note=WORST))
         table[case["N"]] = max(paired.add(out, wanted, case), table.get(case["N"], 0.0))
         full = _restrict_stream(wanted, printed_rows(D))
         padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
-        listed.add(full, padded, case.extend(note=f"$D = {D}$: {D} rows for {D - 1}"))
+        note = f"$D = {D}$, {D} rows for {D - 1} and a 0, {WORST}"
+        listed.add(*take_worst(full, padded, 0), case.extend(note=note))
         kept.add(_restrict_stream(out, proper_rows(D)), encoder, case)
         for what, most in LIMITS.items():
             enough.add(row["counted"][what], most, case.extend(note=what))
@@ -158,12 +160,6 @@ def _restrict_stream(stream: Tensor, rows: Sequence[int]) -> Tensor:
     """Select columns {2, 4, …, 2N, 2N+1} and the given rows, counted from 1, of tokens × D."""
     columns = [*range(1, stream.shape[0], 2), stream.shape[0] - 1]
     return stream[columns][:, [row - 1 for row in rows]]
-
-
-def _first(shown: Tensor, encoder: Tensor) -> str:
-    """Format the first column of both for a reader to check."""
-    told = [", ".join(f"{value:.3g}" for value in part[0]) for part in (shown, encoder)]
-    return f"first column ({told[0]}) for ({told[1]})"
 
 
 def _read_layers(blocks: list[Block]) -> list[Layer]:

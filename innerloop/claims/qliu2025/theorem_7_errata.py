@@ -86,7 +86,9 @@ def mend_angles(angles: list[Angle]) -> Erratum:
         "$pᵀv₁ ≥ 1 − ε₀$ after $τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)$", rounding=1e-9, larger_first=True
     )
     for each in angles:
-        (proper if each.corrected else printed).add(1 - each.epsilon, each.cosine, each.case)
+        working = (f"1 − {each.epsilon:g}", "")
+        trial = proper if each.corrected else printed
+        trial.add(1 - each.epsilon, each.cosine, each.case, working=working)
     return Part(printed=printed.check(), corrected=proper.check()).as_erratum("proof, part 2")
 
 
@@ -111,9 +113,9 @@ def mend_bound(rows: Rows, of: str) -> Erratum:
     trials = Inequality(printed), Inequality(mended)
     for row in rows:
         if row["of"] == of:
-            for trial, name in zip(trials, ("printed", "mended"), strict=True):
-                trial.add(row["error" if name == "mended" else "entry"], row[name], row["case"])
-    return Part(printed=trials[0].check(), corrected=trials[1].check()).as_erratum(where)
+            trials[0].add(row["entry"], row["printed"], row["case"], working=row["working"])
+            trials[1].add(row["error"], row["mended"], row["case"])
+    return as_erratum(where, *trials)
 
 
 def mend_recursion(runs: list[Run]) -> Erratum:
@@ -125,7 +127,9 @@ def mend_recursion(runs: list[Run]) -> Erratum:
     for run, eta, error, at in _list_errors(runs):
         a, b, values = run.a, run.b, run.values
         past = sum(2 * value * each for value, each in zip(values[:eta], a, strict=False))
-        printed.add(error, (max(b[:eta]) + past) / _narrow(run), at)
+        gap = _narrow(run)
+        working = ("", f"({max(b[:eta]):.6g} + {past:.6g})/{gap:g}")
+        printed.add(error, (max(b[:eta]) + past) / gap, at, working=working)
         given = sum(y + v * x for v, x, y in zip(values[:eta], a, b, strict=False))
         mended.add(error, run.own[eta] + 2 * math.sqrt(2) * given / run.gap, at)
     return Part(printed=printed.check(), corrected=mended.check()).as_erratum("proof, part 4")
@@ -153,7 +157,10 @@ def find_product(runs: list[Run], where: str) -> Erratum:
         if run.epsilon is not None and run.k < run.case["d"]:  # else there is no λ_(k+1)
             gap, values = _narrow(run), run.values
             product = math.prod(5 * values[i] / gap for i in range(1, run.k + 1))
-            to_k.add(error, C * values[0] * math.sqrt(run.epsilon) / gap * product, at)
+            factors = " · ".join(f"(5 · {values[i]:g}/{gap:g})" for i in range(1, run.k + 1))
+            working = f"({C:g} · {values[0]:g} · √{run.epsilon:g}/{gap:g}) · {factors}"
+            bound = C * values[0] * math.sqrt(run.epsilon) / gap * product
+            to_k.add(error, bound, at, working=("", working))
     found = Part(printed=to_k.check()).as_erratum(where, "print")
     return replace(found, meant="the product to $η$, with which the proof of the theorem ends")
 
@@ -328,6 +335,7 @@ def _perturb(
     return {
         **{"of": "errors", "entry": max(float(off.max()) - ROUNDING, 0.0)},
         "printed": tau * epsilon * norm,
+        "working": ("", f"{tau} · {epsilon:g} · {norm:g}"),
         **{"error": max(float(off.norm()) - ROUNDING, 0.0), "mended": allowed},
         # Only d orders cases: the one by hand comes first among equals.
         "case": Case(d=len(start), note=note or f"$λ₁ = 1$, $τ = {tau}$, $ε = {epsilon:g}$"),
@@ -339,10 +347,16 @@ def _unroll(values: list[float], k: int) -> dict[str, Any]:
     gap = min(x - y for x, y in pairwise(values[: k + 1]))
     factors = [5 * value / gap for value in values[:k]]
     c, x = values[0], 2 * values[0]
+    recursion = f"{x:g}"
     for factor in factors[1:]:
         x = factor * x + c
+        inner = f"({recursion})" if " " in recursion else recursion
+        recursion = f"{factor:g} · {inner} + {c:g}"
     product = math.prod(factors[1:])
     kappas = {"printed": c / (factors[0] - 1), "mended": c / (min(factors[1:]) - 1)}
     bounds = {name: (2 * c + kappa) * product - kappa for name, kappa in kappas.items()}
     case = Case(k=k, λ=as_tensor(values[:k]), Δ=as_tensor([gap])[0], note="units of $√(2ε₀)$")
-    return {"of": "unrolled", "entry": x, "error": x * (1 - 1e-9), "case": case, **bounds}
+    kappa = kappas["printed"]
+    working = (recursion, f"({2 * c:g} + {kappa:.6g}) · {product:.6g} − {kappa:.6g}")
+    row = {"of": "unrolled", "entry": x, "error": x * (1 - 1e-9), "case": case, "working": working}
+    return {**row, **bounds}
