@@ -31,7 +31,7 @@ GUESSED_PROMPTS, SHOWN_PROMPTS = 256, 4
 
 
 class LackingError(InputError):
-    """Why an algorithm is no candidate for a problem, after its name: "lacks …", "predicts …"."""
+    """Why an algorithm is not a candidate, after its name: "lacks …", "predicts …"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,8 @@ def list_candidates(
 ) -> list[Candidate]:
     """List the candidates for a problem that predict in the shape of `prediction`.
 
-    They are all registered algorithms, or those that are given; one that is given and cannot be
-    a candidate is skipped with a warning that says what it lacks.
+    They are all registered algorithms, or those of `sources`; one of these that cannot be a
+    candidate is skipped with a warning that says what it lacks.
     """
     chosen = list(load_members("algorithms", Algorithm)) if sources is None else sources
     found, lacking = [], []
@@ -123,7 +123,7 @@ def list_candidates(
 
 
 def find_algorithm(source: Any) -> Algorithm[Any, Any] | type[Algorithm[Any, Any]]:
-    """Find an algorithm given by name, location, class or object; an object of one stays so.
+    """Find an algorithm by its name, location or class; an object of one is returned as it is.
 
     A program, or another construction, stands for the algorithm that it runs.
     """

@@ -172,7 +172,7 @@ def propose_problems(
     given = next((each.difference for each in found if not each.changed), 0.0)
     if found:
         search(_refine_settings(distribution, min(found, key=_rank).changed))
-    # Settings that tell no more than those at hand are no proposals.
+    # Settings that separate no better than those at hand are not proposed.
     better = [proposal for proposal in found if proposal.difference > given]
     chosen = []
     for proposal in sorted(better, key=_rank):

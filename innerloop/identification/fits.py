@@ -25,7 +25,7 @@ from innerloop.identification.scores import Match
 from innerloop.identification.shared import SharedFit
 
 MATCHED_PROMPTS = 256
-"""Prompts that tell which step matches a layer best."""
+"""Prompts that decide which step matches a layer best."""
 
 
 class Fit(NamedTuple):

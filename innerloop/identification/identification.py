@@ -199,7 +199,7 @@ def _add_fitting_steps(
 
 
 def check_request(distribution: Any, algorithms: Any) -> None:
-    """Refuse what is no distribution, and a candidate that is not in a list."""
+    """Refuse anything but a distribution, and candidates outside of a list."""
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")
     if not isinstance(distribution, Distribution):

@@ -49,7 +49,7 @@ def make_scaled(kind: type[Algorithm[Any, Any]]) -> type[Algorithm[Any, Any]]:
         kw_only=True,
         metadata=hyperparameter(),
     )
-    # A multiple of a special case is no special case.
+    # A multiple of a special case is not a special case.
     names = {"predict": predict, "special_case_of": (), "__module__": kind.__module__}
     return dataclasses.make_dataclass(
         f"Scaled{kind.__name__}",
