@@ -31,7 +31,7 @@ GUESSED_PROMPTS, SHOWN_PROMPTS = 256, 4
 
 
 class LackingError(InputError):
-    """Why an algorithm is no candidate for a problem, after its name: "lacks …", "predicts …"."""
+    """Why an algorithm is not a candidate, after its name: "lacks …", "predicts …"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,71 +94,71 @@ that runs one."""
 
 
 def list_candidates(
-    problem: Any, prediction: Tensor, given: Sequence[Given] | None = None
+    problem: Any, prediction: Tensor, sources: Sequence[Given] | None = None
 ) -> list[Candidate]:
     """List the candidates for a problem that predict in the shape of `prediction`.
 
-    They are all registered algorithms, or those that are given; one that is given and cannot be
-    a candidate is skipped with a warning that says what it lacks.
+    They are all registered algorithms, or those of `sources`; one of these that cannot be a
+    candidate is skipped with a warning that says what it lacks.
     """
-    chosen = list(load_members("algorithms", Algorithm)) if given is None else given
+    chosen = list(load_members("algorithms", Algorithm)) if sources is None else sources
     found, lacking = [], []
     for each in chosen:
         algorithm = find_algorithm(each)
         try:
             found += _make_candidates(algorithm, problem, prediction)
         except LackingError as error:
-            lacking.append(f"{_name_given(each)} {error}")
+            lacking.append(f"{_name_source(each)} {error}")
     if not found:
-        among = "" if given is None else f" among {', '.join(map(_name_given, given))}"
+        among = "" if sources is None else f" among {', '.join(map(_name_source, sources))}"
         raise InputError(
             f"no candidate{among} solves a {type(problem).__name__} and predicts "
             f"{tuple(prediction.shape[1:])} numbers at its query: there is nothing to compare with"
-            + (f" ({'; '.join(lacking)})" if given is not None else "")
+            + (f" ({'; '.join(lacking)})" if sources is not None else "")
         )
-    if given is not None:
+    if sources is not None:
         for reason in lacking:
             warnings.warn(f"not a candidate: {reason}", SkippedMember, stacklevel=2)
     return found
 
 
-def find_algorithm(given: Any) -> Algorithm[Any, Any] | type[Algorithm[Any, Any]]:
-    """Find an algorithm given by name, location, class or object; an object of one stays so.
+def find_algorithm(source: Any) -> Algorithm[Any, Any] | type[Algorithm[Any, Any]]:
+    """Find an algorithm by its name, location or class; an object of one is returned as it is.
 
     A program, or another construction, stands for the algorithm that it runs.
     """
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
-    if isinstance(given, str) and given not in load_members("algorithms", Algorithm):
-        given = load_members("programs", Construction).get(given, given)
-    if isinstance(given, Algorithm):
-        return given
-    if isinstance(given, Construction):
-        return given.algorithm
-    if inspect.isclass(given) and issubclass(given, Construction):
-        if issubclass(given, ProgramConstruction) and given.takes_interpreter():
-            return given.reference
-        return type(make_member("constructions", Construction, given, {}).algorithm)
-    return find_class("algorithms", Algorithm, given)
+    if isinstance(source, str) and ":" in source:
+        source = load_object(source)
+    if isinstance(source, str) and source not in load_members("algorithms", Algorithm):
+        source = load_members("programs", Construction).get(source, source)
+    if isinstance(source, Algorithm):
+        return source
+    if isinstance(source, Construction):
+        return source.algorithm
+    if inspect.isclass(source) and issubclass(source, Construction):
+        if issubclass(source, ProgramConstruction) and source.takes_interpreter():
+            return source.reference
+        return type(make_member("constructions", Construction, source, {}).algorithm)
+    return find_class("algorithms", Algorithm, source)
 
 
-def _name_given(given: Given) -> str:
-    if isinstance(given, str):
-        return given
-    return get_name(given if inspect.isclass(given) else type(given))
+def _name_source(source: Given) -> str:
+    if isinstance(source, str):
+        return source
+    return get_name(source if inspect.isclass(source) else type(source))
 
 
 def _make_candidates(
-    given: Algorithm[Any, Any] | type[Algorithm[Any, Any]], problem: Any, prediction: Tensor
+    source: Algorithm[Any, Any] | type[Algorithm[Any, Any]], problem: Any, prediction: Tensor
 ) -> list[Candidate]:
-    algorithm = type(given) if isinstance(given, Algorithm) else given
+    algorithm = type(source) if isinstance(source, Algorithm) else source
     views = [problem, *([problem.examples] if hasattr(problem, "examples") else [])]
     view = next((each for each in views if isinstance(each, algorithm.problem_type)), None)
     if view is None:
         raise LackingError(f"solves a {algorithm.problem_type.__name__}")
     view, few = copy_problem(view[:GUESSED_PROMPTS]), len(prediction[:SHOWN_PROMPTS])
     try:
-        guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
+        guesses = [source] if isinstance(source, Algorithm) else algorithm.guesses(view)
         guesses = [free_numbers(guess) for guess in guesses]
         shape = _find_shape(guesses[-1], view[:few]) if guesses else None
     except Exception as error:

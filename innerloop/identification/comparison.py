@@ -41,12 +41,14 @@ def compare_candidates(
     truth = answered.find_truth(problem)
     at_query = isinstance(answered.family, Queries) and truth is not None
     views = _build_problem_sets(model, problem, at_query)
-    said = {
-        name: view.evaluate(lambda given: predict_layers(model, given))
+    model_answers = {
+        name: view.evaluate(lambda each: predict_layers(model, each))
         for name, view in views.items()
     }
     return {
-        match.candidate.label: _measure_candidate(match, views, said, truth, steps, answered.family)
+        match.candidate.label: _measure_candidate(
+            match, views, model_answers, truth, steps, answered.family
+        )
         for match in matches
     }
 
@@ -99,7 +101,7 @@ def _draw_queries(problem: RegressionProblem, count: int, generator: torch.Gener
 def _measure_candidate(
     match: Match,
     views: dict[str, ProblemSet],
-    said: dict[str, Tensor],
+    model_answers: dict[str, Tensor],
     target: Tensor | None,
     steps: int,
     family: Family,
@@ -120,7 +122,7 @@ def _measure_candidate(
             return mark_diverged(torch.stack(rows), problem)
 
     own = {name: view.evaluate(answer) for name, view in views.items()}
-    model, candidate = said["predictions"], own["predictions"]
+    model, candidate = model_answers["predictions"], own["predictions"]
     found = {
         "squared distance": measures.squared_distance(model, candidate),
         "score": measures.score(model, candidate, target),
@@ -136,23 +138,23 @@ def _measure_candidate(
         if errors is not None:
             found["error"] = model.new_tensor(errors).expand(layers, -1)
     if "probes" in views:
-        found |= _compare_probes(views, said, own)
+        found |= _compare_probes(views, model_answers, own)
     return {name: _keep_own_layer(table, match) for name, table in found.items()}
 
 
 def _compare_probes(
-    views: dict[str, ProblemSet], said: dict[str, Tensor], own: dict[str, Tensor]
+    views: dict[str, ProblemSet], model_answers: dict[str, Tensor], own: dict[str, Tensor]
 ) -> Tables:
     probe = views["probes"].problems[0]
-    d, count = probe.d, said["probes"].shape[1]
+    d, count = probe.d, model_answers["probes"].shape[1]
     queries = probe.x_query.reshape(count, -1, d)[:, : QUERIES_PER_FEATURE * d]
     (fresh_m, slope_m), (fresh_c, slope_c) = (
-        _split_probes(each["probes"], d) for each in (said, own)
+        _split_probes(each["probes"], d) for each in (model_answers, own)
     )
     positions = views["positions"].problems
     target = torch.cat([find_targets(each) for each in positions], dim=-1)  # pyright: ignore[reportArgumentType, reportCallIssue]
     target = target if len(positions) > 1 else target.mT
-    errors = measures.error_similarity(said["positions"], own["positions"], target)
+    errors = measures.error_similarity(model_answers["positions"], own["positions"], target)
     return {
         "similarity of errors": errors,
         "similarity of induced weights": measures.weight_similarity(fresh_m, fresh_c, queries),

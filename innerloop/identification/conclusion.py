@@ -57,13 +57,13 @@ class Identification:
 
     def without(self, *names: str) -> Identification:
         """Return the verdict with these algorithms removed from the candidates."""
-        kept = [c for c, match in enumerate(self.matches) if match.candidate.name not in names]
-        if not kept:
+        places = [c for c, match in enumerate(self.matches) if match.candidate.name not in names]
+        if not places:
             raise InputError("no candidate is left to compare with: exclude fewer algorithms")
-        matches = [self.matches[c] for c in kept]
+        matches = [self.matches[c] for c in places]
         labels = [layer.name for layer in self.layers]
         answered = Answered(self.family, (), self.model)
-        scored = self.score_table.select(kept)
+        scored = self.score_table.select(places)
         count, declared = self.fitting_prompts, self.declared
         return conclude(
             matches, scored, labels, self.problem, answered, count, declared, self.consistency

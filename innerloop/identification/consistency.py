@@ -99,7 +99,7 @@ def measure_difference(
     """Measure the difference of two answers to the same prompts, as a share of their size.
 
     A prompt's size is that of its own answer or of the mean answer, whichever is larger. The mean
-    has a floor, so that the rounding of a layer that answers 0 is no difference.
+    has a floor, because a layer that answers 0 differs by rounding only.
     """
     power = answers.square().sum(dim=-1).mean(dim=-1)
     labels = getattr(problem, "y", None)

@@ -172,15 +172,15 @@ def propose_problems(
     given = next((each.difference for each in found if not each.changed), 0.0)
     if found:
         search(_refine_settings(distribution, min(found, key=_rank).changed))
-    # Settings that tell no more than those at hand are no proposals.
+    # Settings that separate no better than those at hand are not proposed.
     better = [proposal for proposal in found if proposal.difference > given]
-    kept = []
+    chosen = []
     for proposal in sorted(better, key=_rank):
-        if len(kept) == most:
+        if len(chosen) == most:
             break
         if model is None or _answer_in_reach(model, proposal.distribution, prompts, seed):
-            kept.append(proposal)
-    return Discrimination(first.label, second.label, given, kept)
+            chosen.append(proposal)
+    return Discrimination(first.label, second.label, given, chosen)
 
 
 def discriminate(
@@ -197,10 +197,10 @@ def discriminate(
     if not found.proposals:
         return found
     problem = _draw(found.proposals[0].distribution, prompts, seed + 1)
-    said = predict_layers(model, problem).flatten(2)
-    power = said.square().sum().clamp_min(1e-300)
+    answers = predict_layers(model, problem).flatten(2)
+    power = answers.square().sum().clamp_min(1e-300)
     shares = [
-        1 - float((rival.predict(problem) - said).square().sum().nan_to_num(torch.inf) / power)
+        1 - float((rival.predict(problem) - answers).square().sum().nan_to_num(torch.inf) / power)
         for rival in (first, second)
     ]
     return replace(found, shares=(shares[0], shares[1]))
@@ -272,10 +272,10 @@ def _measure_difference(
         answers = [rival.predict(problem) for rival in (first, second)]
     except (InputError, LinAlgError):
         return None
-    kept = _find_in_reach(answers[0], problem) & _find_in_reach(answers[1], problem)
-    if float(kept.double().mean()) < MIN_PROMPTS_IN_REACH:
+    in_reach = _find_in_reach(answers[0], problem) & _find_in_reach(answers[1], problem)
+    if float(in_reach.double().mean()) < MIN_PROMPTS_IN_REACH:
         return None
-    one, other = (answer[:, kept] for answer in answers)
+    one, other = (answer[:, in_reach] for answer in answers)
     power = (one.square() + other.square()).sum(dim=(1, 2)) / 2
     apart = (one - other).square().sum(dim=(1, 2))
     return float((apart / power.clamp_min(1e-300)).mean())

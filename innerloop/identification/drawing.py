@@ -67,10 +67,10 @@ def select_best(found: Identification, count: int = MAX_CANDIDATES) -> list[Matc
     order = sorted(range(len(means)), key=lambda c: -means[c])
     named = (found.algorithm, found.schedule)
     order.sort(key=lambda c: _match_key(found.matches[c]) != named)
-    kept: dict[str, Match] = {}
+    best: dict[str, Match] = {}
     for c in order:
-        kept.setdefault(found.matches[c].candidate.name, found.matches[c])
-    return list(kept.values())[:count]
+        best.setdefault(found.matches[c].candidate.name, found.matches[c])
+    return list(best.values())[:count]
 
 
 def _match_key(match: Match) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from innerloop.identification.scores import Match
 from innerloop.identification.shared import SharedFit
 
 MATCHED_PROMPTS = 256
-"""Prompts that tell which step matches a layer best."""
+"""Prompts that decide which step matches a layer best."""
 
 
 class Fit(NamedTuple):
@@ -35,7 +35,7 @@ class Fit(NamedTuple):
     """
 
     candidate: Candidate
-    wanted: FitTarget
+    fit_target: FitTarget
     algorithms: list[Algorithm[Any, Any]]
     steps: list[int]
     costs: Float[Tensor, " layers"]
@@ -44,15 +44,15 @@ class Fit(NamedTuple):
 
 def measure_fit(
     candidate: Candidate,
-    wanted: FitTarget,
+    fit_target: FitTarget,
     algorithms: list[Algorithm[Any, Any]],
     steps: list[int],
 ) -> Fit:
     """Measure the cost of a fit at each layer; `one for all`, find the steps that match best."""
-    few, each = wanted.take_first(MATCHED_PROMPTS), range(wanted.layers)
+    few, each = fit_target.take_first(MATCHED_PROMPTS), range(fit_target.layers)
     with torch.no_grad():
         if candidate.schedule == "exact":
-            steps = [0] * wanted.layers
+            steps = [0] * fit_target.layers
             tables = {key: few.tabulate_costs(a, 0) for key, a in list_distinct(algorithms).items()}
             costs = torch.stack([tables[id(algorithms[k])][k, 0] for k in each])
         else:
@@ -60,16 +60,16 @@ def measure_fit(
             if candidate.schedule == "one for all":
                 steps = match_steps(table)
             costs = table[each, steps]
-    return Fit(candidate, wanted, algorithms, steps, costs)
+    return Fit(candidate, fit_target, algorithms, steps, costs)
 
 
-def adopt_fit(candidate: Candidate, wanted: FitTarget, special: Fit) -> Fit:
+def adopt_fit(candidate: Candidate, fit_target: FitTarget, special: Fit) -> Fit:
     """Return the fit of a special case as that of a candidate that contains it."""
     algorithm = special.algorithms[0]
     if type(algorithm) is candidate.algorithm and candidate.schedule == "per step":
         algorithm = extend_steps(algorithm, max(special.steps))
-    algorithms = [algorithm] * wanted.layers
-    return special._replace(candidate=candidate, wanted=wanted, algorithms=algorithms)
+    algorithms = [algorithm] * fit_target.layers
+    return special._replace(candidate=candidate, fit_target=fit_target, algorithms=algorithms)
 
 
 def extend_steps(algorithm: Algorithm[Any, Any], steps: int) -> Algorithm[Any, Any]:

@@ -167,23 +167,23 @@ class FitTarget:
         return factors if self.roots is None else factors * self.roots[list(layers)]
 
 
-def count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget, schedule: Schedule) -> int:
+def count_prompts(guess: Algorithm[Any, Any], fit_target: FitTarget, schedule: Schedule) -> int:
     """Return how many prompts a candidate is fitted to.
 
     Values shared by all steps are seen in every layer, others in their own.
     """
     unknowns = len(pack_parameters(guess))
-    layers = wanted.layers if schedule == "one for all" else 1
+    layers = fit_target.layers if schedule == "one for all" else 1
     return max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * unknowns // layers)
 
 
-def estimate_memory(guess: Algorithm[Any, Any], schedule: Schedule, wanted: FitTarget) -> int:
+def estimate_memory(guess: Algorithm[Any, Any], schedule: Schedule, fit_target: FitTarget) -> int:
     """Estimate the bytes of a fit: the derivative of every prediction by every number."""
-    _, prompts, outputs = wanted.model.shape
-    count = min(prompts, count_prompts(guess, wanted, schedule))
-    layers = min(wanted.layers, FITTED_LAYERS) if schedule == "one for all" else 1
+    _, prompts, outputs = fit_target.model.shape
+    count = min(prompts, count_prompts(guess, fit_target, schedule))
+    layers = min(fit_target.layers, FITTED_LAYERS) if schedule == "one for all" else 1
     numbers = len(pack_parameters(guess))
-    return JACOBIANS * wanted.model.element_size() * count * layers * outputs * numbers
+    return JACOBIANS * fit_target.model.element_size() * count * layers * outputs * numbers
 
 
 def group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm[Any, Any]]]:
@@ -208,7 +208,7 @@ def _make_key(value: Any) -> Any:
 
 def fit_exactly(
     guesses: Sequence[Algorithm[Any, Any]],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     hopeless: float = math.inf,
     iterations: int = MAX_ITERATIONS,
 ) -> list[Algorithm[Any, Any]]:
@@ -216,19 +216,21 @@ def fit_exactly(
 
     A guess whose cost is above `hopeless` is not fitted.
     """
-    few = wanted.take_first(MIN_PROMPTS)
+    few = fit_target.take_first(MIN_PROMPTS)
     # One after another: a solver that goes on until all instances are solved waits for the last.
     costs = torch.cat([few.tabulate_costs(guess, 0) for guess in guesses], dim=-1)
     fits = []
     for layer, index in enumerate(costs.argmin(dim=-1).tolist()):
         near = float(costs[layer, index]) <= hopeless
-        fits.append(fit_numbers(guesses[index], wanted, [layer], [0], iterations=iterations * near))
+        fits.append(
+            fit_numbers(guesses[index], fit_target, [layer], [0], iterations=iterations * near)
+        )
     return fits
 
 
 def fit_numbers(
     algorithm: Algorithm[Any, Any],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     layers: Sequence[int],
     steps: Sequence[int],
     allowed: Tensor | None = None,
@@ -250,32 +252,32 @@ def fit_numbers(
         and shows is None
         and max(steps) > 0
         and len(theta) <= FEW_NUMBERS
-        and fits_in_one_run(algorithm, wanted.problem, 2 * len(theta) + 1)
+        and fits_in_one_run(algorithm, fit_target.problem, 2 * len(theta) + 1)
     )
 
     def differentiate(trial: Algorithm[Any, Any]) -> tuple[Tensor, Tensor]:
         if by_differences:
             try:
-                return difference_together(trial, wanted.problem, steps)
+                return difference_together(trial, fit_target.problem, steps)
             except InputError:
                 pass  # a neighbour is refused, such as a penalty below 0
-        return differentiate_predictions(trial, wanted.problem, steps, before)
+        return differentiate_predictions(trial, fit_target.problem, steps, before)
 
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
         try:
             trial = unpack_parameters(algorithm, theta.masked_scatter(allowed, numbers))
             if not slopes:
                 with torch.no_grad():
-                    predictions = _predict_at_steps(trial, wanted.problem, steps, before)
-                return wanted.residual(predictions, layers), None
+                    predictions = _predict_at_steps(trial, fit_target.problem, steps, before)
+                return fit_target.residual(predictions, layers), None
             predictions, by_theta = differentiate(trial)
         except (InputError, LinAlgError):
             return None
         chosen = by_theta if everything else by_theta[..., allowed]
-        jacobian = (chosen * wanted.weigh_residuals(layers).unsqueeze(-1)).flatten(0, 2)
+        jacobian = (chosen * fit_target.weigh_residuals(layers).unsqueeze(-1)).flatten(0, 2)
         if shows is not None:
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
-        return wanted.residual(predictions, layers), jacobian
+        return fit_target.residual(predictions, layers), jacobian
 
     numbers = minimise_squares(residual, theta[allowed], iterations, gain)
     return unpack_parameters(algorithm, theta.masked_scatter(allowed, numbers))

@@ -197,12 +197,12 @@ def _difference_predictions(
     theta = pack_parameters(algorithm)
 
     def predict(numbers: Theta) -> Predictions:
-        given, moved = copy_problem(problem), unpack_parameters(algorithm, numbers)
-        k, state = (0, moved.init(given)) if before is None else (before[0], copy_state(before[1]))
-        rows = {k: predict_state(moved, given, state)}
+        copied, moved = copy_problem(problem), unpack_parameters(algorithm, numbers)
+        k, state = (0, moved.init(copied)) if before is None else (before[0], copy_state(before[1]))
+        rows = {k: predict_state(moved, copied, state)}
         for step in range(k, max(steps)):
-            state = moved.step(given, state, step)
-            rows[step + 1] = predict_state(moved, given, state)
+            state = moved.step(copied, state, step)
+            rows[step + 1] = predict_state(moved, copied, state)
         return torch.stack([rows[step].detach() for step in steps])
 
     columns = []

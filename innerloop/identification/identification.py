@@ -61,29 +61,29 @@ STEPS_PER_LAYER, MIN_STEPS = 4, 32
 this many."""
 
 
-def as_model(given: Any, label: str = "the model") -> Model:
+def as_model(source: Any, label: str = "the model") -> Model:
     """Return a `Model` as it is; wrap what `build` or `train` gives or takes, and functions.
 
     A construction or a program is built as it is, or with its defaults if it is a class.
     """
-    if isinstance(given, Model):
-        return given
-    if isinstance(given, BuiltTransformer):
-        return ConstructionModel.from_built(given)
-    if inspect.isclass(given) and issubclass(given, Construction):
-        given = make_member("constructions", Construction, given, {})
-    if isinstance(given, Construction):
-        return ConstructionModel(given, given.transformer)
-    if isinstance(given, TrainedRun):
-        return TrainedModel.from_run(given)
-    if isinstance(given, nn.Module):
-        return ModuleModel(given)
-    if callable(given) or isinstance(given, Policy):
-        return FunctionModel(given, label)
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, BuiltTransformer):
+        return ConstructionModel.from_built(source)
+    if inspect.isclass(source) and issubclass(source, Construction):
+        source = make_member("constructions", Construction, source, {})
+    if isinstance(source, Construction):
+        return ConstructionModel(source, source.transformer)
+    if isinstance(source, TrainedRun):
+        return TrainedModel.from_run(source)
+    if isinstance(source, nn.Module):
+        return ModuleModel(source)
+    if callable(source) or isinstance(source, Policy):
+        return FunctionModel(source, label)
     raise InputError(
         f"expected a Model, what build or train returned, a construction or program, a module, a "
         f"policy, or a function of X, "
-        f"y and x_query; got {type(given).__name__}"
+        f"y and x_query; got {type(source).__name__}"
     )
 
 
@@ -162,16 +162,16 @@ def _identify(
     answered = answer_problem(seen, scoring)
     truth = target.find_truth(fitting)
     if isinstance(target.family, Queries):
-        wanted = FitTarget.weigh(fitting, target.vectors, truth)
+        fit_target = FitTarget.weigh(fitting, target.vectors, truth)
     else:
-        wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
+        fit_target = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
     found = list_all_candidates(target.family, fitting, target.shape, target.vectors[0], algorithms)
     for candidate in found:
-        needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
+        needed = estimate_memory(candidate.guesses[0], candidate.schedule, fit_target)
         check_memory(needed, f"fitting {candidate.label}")
     some = max(STEPS_PER_LAYER * len(labels), MIN_STEPS)
     most = steps if len(labels) == 1 else max(min(steps, some), len(labels))
-    matches = drop_unshared(_fit_all(found, wanted, scoring, most, progress), seen, scoring)
+    matches = drop_unshared(_fit_all(found, fit_target, scoring, most, progress), seen, scoring)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     declared = seen.get_declared_algorithm()
@@ -181,7 +181,7 @@ def _identify(
     concluded = conclude(
         matches, scored, labels, scoring, answered, len(fitting), declared, consistency
     )
-    layers = _add_fitting_steps(concluded.layers, matches, wanted, most)
+    layers = _add_fitting_steps(concluded.layers, matches, fit_target, most)
     layers = add_similarities(layers, matches, scoring, seen, most)
     growth = describe_growth(layers)
     notes = [*concluded.notes, *([growth] if growth else [])]
@@ -202,7 +202,7 @@ def _add_fitting_steps(
 
 
 def check_request(distribution: Any, algorithms: Any) -> None:
-    """Refuse what is no distribution, and a candidate that is not in a list."""
+    """Refuse anything but a distribution, and candidates outside of a list."""
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")
     if not isinstance(distribution, Distribution):
@@ -216,7 +216,7 @@ def check_request(distribution: Any, algorithms: Any) -> None:
 
 def _fit_all(
     found: Sequence[Candidate],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     scoring: Any,
     steps: int,
     progress: Progress | None,
@@ -224,10 +224,10 @@ def _fit_all(
     """Fit all candidates on one set of prompts, and answer with them on another."""
     trials = [candidate for candidate in found if isinstance(candidate, TrialCandidate)]
     if not trials:
-        return fit_candidates(found, wanted, scoring, steps, progress)
+        return fit_candidates(found, fit_target, scoring, steps, progress)
     matches = []
     for k, candidate in enumerate(trials):
         if progress is not None:
             progress(k / len(trials), candidate.label)
-        matches.append(fit_trials(candidate, wanted, scoring, steps))
+        matches.append(fit_trials(candidate, fit_target, scoring, steps))
     return matches

@@ -49,14 +49,16 @@ def is_large(candidate: Candidate) -> bool:
 
 
 def start_large(
-    candidate: Candidate, wanted: FitTarget, rivals: Iterable[Fit]
+    candidate: Candidate, fit_target: FitTarget, rivals: Iterable[Fit]
 ) -> tuple[float, list[list[Algorithm[Any, Any]]]]:
     """Fit a step of a large candidate to the first layer; return its cost, and where to go on."""
     groups = group_guesses(candidate.guesses)
     known = find_special_case(candidate, rivals) is not None
-    if known or candidate.schedule == "exact" or wanted.layers == 1:
+    if known or candidate.schedule == "exact" or fit_target.layers == 1:
         return 0.0, groups
-    few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, "per step")).take_layers(1)
+    few = fit_target.take_first(
+        count_prompts(candidate.guesses[0], fit_target, "per step")
+    ).take_layers(1)
     firsts, costs = [], []
     for group in groups:
         firsts.append(slice_steps(fit_stepwise(group, few), 0, 1))
@@ -69,7 +71,7 @@ def start_large(
 
 def fit_large(
     candidate: Candidate,
-    wanted: FitTarget,
+    fit_target: FitTarget,
     steps: int,
     rivals: Sequence[Fit],
     own: Sequence[Fit],
@@ -83,52 +85,60 @@ def fit_large(
     cost, groups = start
     special = find_special_case(candidate, rivals)
     if special is not None:
-        return adopt_fit(candidate, wanted, special)
-    few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, candidate.schedule))
+        return adopt_fit(candidate, fit_target, special)
+    few = fit_target.take_first(count_prompts(candidate.guesses[0], fit_target, candidate.schedule))
     if candidate.schedule == "exact":
-        return measure_fit(candidate, wanted, fit_exactly(candidate.guesses, few, START_COST), [])
+        return measure_fit(
+            candidate, fit_target, fit_exactly(candidate.guesses, few, START_COST), []
+        )
     if cost > START_COST and are_matched(rivals):
-        first, pace = groups[0][0], assume_pace(wanted.layers, 1)
+        first, pace = groups[0][0], assume_pace(fit_target.layers, 1)
         if candidate.schedule == "per step":
-            first = extend_steps(first, wanted.layers)
-        return measure_fit(candidate, wanted, [first] * wanted.layers, pace)
+            first = extend_steps(first, fit_target.layers)
+        return measure_fit(candidate, fit_target, [first] * fit_target.layers, pace)
     if candidate.schedule == "per step":
-        return fit_groups(candidate, wanted, groups, few, rivals)
-    best = _fit_large_shared(groups, few, min(steps, max(PACES) * wanted.layers), rivals, own)
-    return measure_fit(candidate, wanted, [best.algorithm] * wanted.layers, best.steps)
+        return fit_groups(candidate, fit_target, groups, few, rivals)
+    best = _fit_large_shared(groups, few, min(steps, max(PACES) * fit_target.layers), rivals, own)
+    return measure_fit(candidate, fit_target, [best.algorithm] * fit_target.layers, best.steps)
 
 
 def _fit_large_shared(
     groups: Sequence[Sequence[Algorithm[Any, Any]]],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     steps: int,
     rivals: Sequence[Fit],
     own: Sequence[Fit],
 ) -> SharedFit:
     """Fit many numbers that all steps share, from those of the first step where they are known."""
     starts = [
-        min(group, key=lambda guess: float(wanted.tabulate_costs(guess, 1)[0, 1]))
+        min(group, key=lambda guess: float(fit_target.tabulate_costs(guess, 1)[0, 1]))
         for group in groups
     ]
-    if own and wanted.layers > 1:
+    if own and fit_target.layers > 1:
         starts = [slice_steps(own[0].algorithms[0], 0, 1)]
     matched = are_matched(rivals)
     trials = []
     for start in starts:
         for pace in PACES:
-            if pace * wanted.layers > steps:
+            if pace * fit_target.layers > steps:
                 continue
-            belief = assume_pace(wanted.layers, pace)
+            belief = assume_pace(fit_target.layers, pace)
             # A first layer that cannot be matched is known by itself, much faster than with all.
-            trial = fit_assignment(start, belief[:1], wanted.take_layers(1), pace, FIRST_ITERATIONS)
+            trial = fit_assignment(
+                start, belief[:1], fit_target.take_layers(1), pace, FIRST_ITERATIONS
+            )
             if trial.cost < START_COST:
-                trial = fit_assignment(trial.algorithm, belief, wanted, steps, TRIAL_ITERATIONS)
+                trial = fit_assignment(trial.algorithm, belief, fit_target, steps, TRIAL_ITERATIONS)
             else:
-                table = wanted.tabulate_costs(trial.algorithm, steps)
+                table = fit_target.tabulate_costs(trial.algorithm, steps)
                 found = match_steps(table)
                 trial = SharedFit(sum_costs(table, found), found, trial.algorithm)
             trials.append(trial)
-            if matched or trial.cost < MATCH_COST * wanted.layers:
+            if matched or trial.cost < MATCH_COST * fit_target.layers:
                 break
     best = min(trials, key=lambda trial: trial.cost)
-    return refit_shared(best, wanted, steps) if best.cost < START_COST * wanted.layers else best
+    return (
+        refit_shared(best, fit_target, steps)
+        if best.cost < START_COST * fit_target.layers
+        else best
+    )

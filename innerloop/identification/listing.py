@@ -31,23 +31,23 @@ from innerloop.registry import get_name, load_members
 
 
 def list_family_candidates(
-    family: Family, problem: Any, shape: Sequence[int], given: Sequence[Given] | None = None
+    family: Family, problem: Any, shape: Sequence[int], sources: Sequence[Given] | None = None
 ) -> list[Candidate]:
-    """List the candidates for answers of this shape: all that are registered, or those given."""
+    """List the candidates for answers of this shape: all registered ones, or `sources`."""
     if isinstance(family, Queries):
         raise AssertionError("predictions at a query have candidates of their own")
     trials: dict[str, list[Trial]] = {}
-    if given is None:
+    if sources is None:
         for kind in load_members("algorithms", Algorithm).values():
             trials |= _make_trials(kind, problem, shape)
         if isinstance(family, Odds):
             trials |= list_solvers(problem) if isinstance(problem, BanditGameProblem) else {}
             trials |= list_policies(problem)
     else:
-        for each in given:
+        for each in sources:
             trials |= _load_trials(each, family, problem, shape)
     if not trials:
-        among = "" if given is None else f" among {', '.join(map(str, given))}"
+        among = "" if sources is None else f" among {', '.join(map(str, sources))}"
         raise InputError(
             f"no candidate{among} solves a {type(problem).__name__} and answers in shape "
             f"{tuple(shape)}: there is nothing to compare with"
@@ -56,35 +56,35 @@ def list_family_candidates(
 
 
 def _load_trials(
-    given: Any, family: Family, problem: Any, shape: Sequence[int]
+    source: Any, family: Family, problem: Any, shape: Sequence[int]
 ) -> dict[str, list[Trial]]:
     """Load the trials of an algorithm or policy given by name, location, class or object."""
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
+    if isinstance(source, str) and ":" in source:
+        source = load_object(source)
     if isinstance(family, Odds):
         solvers = list_solvers(problem) if isinstance(problem, BanditGameProblem) else {}
         known = load_members("policies", Policy)
-        if isinstance(given, str) and given in solvers:
-            return {given: solvers[given]}
-        if isinstance(given, str) and given in known:
-            given = known[given]
-        if isinstance(given, Policy) or (isinstance(given, type) and issubclass(given, Policy)):
-            name = given.name if isinstance(given, Policy) else get_name(given)
-            trials = make_policy_trials(given, problem)
+        if isinstance(source, str) and source in solvers:
+            return {source: solvers[source]}
+        if isinstance(source, str) and source in known:
+            source = known[source]
+        if isinstance(source, Policy) or (isinstance(source, type) and issubclass(source, Policy)):
+            name = source.name if isinstance(source, Policy) else get_name(source)
+            trials = make_policy_trials(source, problem)
             return {name: trials} if trials else {}
-    return _make_trials(find_algorithm(given), problem, shape)
+    return _make_trials(find_algorithm(source), problem, shape)
 
 
-def _make_trials(given: Any, problem: Any, shape: Sequence[int]) -> dict[str, list[Trial]]:
+def _make_trials(source: Any, problem: Any, shape: Sequence[int]) -> dict[str, list[Trial]]:
     """Make the trials of an algorithm; none where it solves or answers something else."""
-    name = get_name(type(given) if isinstance(given, Algorithm) else given)
-    given = answer_as_asked(given, problem, shape)
-    kind = type(given) if isinstance(given, Algorithm) else given
+    name = get_name(type(source) if isinstance(source, Algorithm) else source)
+    source = answer_as_asked(source, problem, shape)
+    kind = type(source) if isinstance(source, Algorithm) else source
     if not isinstance(problem, kind.problem_type):
         return {}
     few = copy_problem(problem[:2])
     try:
-        guesses = [given] if isinstance(given, Algorithm) else kind.guesses(copy_problem(problem))
+        guesses = [source] if isinstance(source, Algorithm) else kind.guesses(copy_problem(problem))
         if not guesses:
             return {}
         answer = guesses[0].predict(few, guesses[0].init(few))
@@ -102,16 +102,16 @@ def list_all_candidates(
     problem: Any,
     shape: Sequence[int],
     prediction: Any,
-    given: Sequence[Given] | None,
+    sources: Sequence[Given] | None,
 ) -> list[Candidate]:
     """List the candidates for a model's answers, whose shape per instance was `shape`.
 
     They are sorted, so that the order in which they were named changes no fit and no verdict.
     """
     if isinstance(family, Queries):
-        candidates = list_candidates(problem, prediction, given)
+        candidates = list_candidates(problem, prediction, sources)
     else:
-        candidates = list_family_candidates(family, problem, shape, given)
+        candidates = list_family_candidates(family, problem, shape, sources)
     return sorted(candidates, key=_make_sort_key)
 
 

@@ -2,7 +2,7 @@
 
 For each prompt ‖m − c‖ is ranked against what makes a prompt hard: the condition of its examples,
 their noise, the size of labels and query, how far clusters are apart. The strongest correlation of
-ranks (Spearman's) is told where it is strong and not chance.
+ranks (Spearman's) is reported where it is strong and not chance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from innerloop.identification.instances import find_targets
 
 MIN_CORRELATION, STANDARD_ERRORS = 0.3, 4.0
-"""Correlations below this, or within this many standard errors of 0, are not told."""
+"""Correlations below this, or within this many standard errors of 0, are not reported."""
 PerPrompt = Float[Tensor, " prompts"]
 
 

@@ -118,11 +118,11 @@ class ConstructionModel(Model):
         weight = next(self.transformer.parameters())
         problem = problem.to(weight.dtype)
         placed = move(problem, weight.device)
-        said = [
+        rows = [
             read_prediction(self.construction, self.transformer, placed, stream)
             for stream in iterate_streams(self.construction, self.transformer, placed)
         ]
-        answers = torch.stack(said[1:]).cpu()
+        answers = torch.stack(rows[1:]).cpu()
         at_queries = hasattr(problem, "x_query") and answers.ndim == AT_QUERIES
         return select_queries(problem, answers) if at_queries else answers
 
@@ -159,15 +159,15 @@ class FunctionModel(Model):
 
     def check(self, problem: Any) -> None:
         """Refuse a function that cannot be called as these problems need, before it is."""
-        given = self._list_arguments(problem)
-        if _takes(self.function, len(given)):
+        arguments = self._list_arguments(problem)
+        if _takes(self.function, len(arguments)):
             return
         words = {"x": "X", "start": "its starting vectors"}
-        names = [words.get(name, name) for name in given]
+        names = [words.get(name, name) for name in arguments]
         raise InputError(
             f"expected a function of {', '.join(names[:-1])} and {names[-1]}; {self.label} does "
             "not take these three"
-            if len(given) == QUERY_ARGUMENTS
+            if len(arguments) == QUERY_ARGUMENTS
             else f"expected a function of {' and '.join(names)}; {self.label} takes something else"
         )
 
@@ -185,49 +185,49 @@ class FunctionModel(Model):
             return self._predict_points(problem)
         query = problem.x_query
         query = query.squeeze(-2) if query.ndim == problem.x.ndim else query
-        said = as_tensor(self._call(problem.x, problem.y, query), ANSWER)
+        answers = as_tensor(self._call(problem.x, problem.y, query), ANSWER)
         batch = len(problem.x)
-        if said.ndim not in (1, 2) or len(said) != batch:
+        if answers.ndim not in (1, 2) or len(answers) != batch:
             raise InputError(
                 f"the model must return a prediction for each of the {batch} prompts, shape "
-                f"({batch},) or ({batch}, outputs); got {tuple(said.shape)}"
+                f"({batch},) or ({batch}, outputs); got {tuple(answers.shape)}"
             )
-        return said.reshape(1, batch, -1)
+        return answers.reshape(1, batch, -1)
 
-    def _call(self, *given: Any) -> Any:
+    def _call(self, *arguments: Any) -> Any:
         assert callable(self.function)  # a policy is not: it plays
-        return self.function(*given)
+        return self.function(*arguments)
 
     def _predict_points(self, problem: PointsProblem) -> Predictions:
         names = self._list_arguments(problem)
-        said = as_tensor(self._call(*(getattr(problem, name) for name in names)), ANSWER)
-        said, blind = said.to(problem.x), "start" not in names
+        answers = as_tensor(self._call(*(getattr(problem, name) for name in names)), ANSWER)
+        answers, blind = answers.to(problem.x), "start" not in names
         batch, n = problem.x.shape[:2]
         starts, d = problem.start.shape[-2:]
-        shape = tuple(said.shape)
+        shape = tuple(answers.shape)
         if isinstance(problem, ClusteringProblem):
             if shape != (batch, n, starts):
                 what = f"shares of each cluster in each point, {(batch, n, starts)}"
                 raise InputError(f"the model must return {what}; got {shape}")
-            return match_clusters(problem, said[None]) if blind else said[None]
+            return match_clusters(problem, answers[None]) if blind else answers[None]
         if shape == (batch, starts, d):
-            return said[None]
+            return answers[None]
         if not isinstance(problem, PCAProblem) or shape not in ((batch, n), (batch, n, 2)):
             what = f"directions, {(batch, starts, d)}, or labels of two clouds, {(batch, n)}"
             raise InputError(f"the model must return {what}; got {shape}")
-        labels = said.reshape(1, batch, n, -1)
+        labels = answers.reshape(1, batch, n, -1)
         return match_signs(problem, labels) if blind else labels
 
     def _predict_odds(self, problem: BanditGameProblem | TabularGameProblem) -> Predictions:
         if isinstance(self.function, Policy):
             return PlayedPolicy(self.function).init(problem).unsqueeze(0)
-        wanted = (len(problem), count_actions(problem))
+        shape = (len(problem), count_actions(problem))
         rows = []
-        for t, given in enumerate(ask_policy(self._call, problem)):
-            odds = as_tensor(given, "the model's odds")
-            if tuple(odds.shape) != wanted or bool((odds < 0).any()):
+        for t, row in enumerate(ask_policy(self._call, problem)):
+            odds = as_tensor(row, "the model's odds")
+            if tuple(odds.shape) != shape or bool((odds < 0).any()):
                 raise InputError(
-                    f"the model must return odds of {wanted[1]} actions, {wanted} numbers that "
+                    f"the model must return odds of {shape[1]} actions, {shape} numbers that "
                     f"are not negative; got {tuple(odds.shape)} at step {t + 1}"
                 )
             rows.append(odds.to(problem.rewards))

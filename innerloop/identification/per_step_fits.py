@@ -17,24 +17,27 @@ from innerloop.identification.stepwise import fit_output, fit_stepwise
 
 def fit_groups(
     candidate: Candidate,
-    wanted: FitTarget,
+    fit_target: FitTarget,
     groups: Sequence[Sequence[Algorithm[Any, Any]]],
     few: FitTarget,
     rivals: Sequence[Fit],
 ) -> Fit:
     """Fit values per step to the layers of `few` from each group of guesses; return the best."""
-    if wanted.layers == 1:
+    if fit_target.layers == 1:
         least = float(find_least_costs(rivals)) if rivals else math.inf
         guesses = [guess for group in groups for guess in group]
         algorithm, count = fit_output(guesses, few, least)
-        return measure_fit(candidate, wanted, [algorithm], [count])
+        return measure_fit(candidate, fit_target, [algorithm], [count])
     fits = []
     for group in groups:
         short = fit_stepwise(group, few, make_surrender(rivals, candidate))
-        algorithm = extend_steps(short, wanted.layers)
+        algorithm = extend_steps(short, fit_target.layers)
         fits.append(
             measure_fit(
-                candidate, wanted, [algorithm] * wanted.layers, assume_pace(wanted.layers, 1)
+                candidate,
+                fit_target,
+                [algorithm] * fit_target.layers,
+                assume_pace(fit_target.layers, 1),
             )
         )
     return min(fits, key=lambda fit: float(fit.costs[: few.layers].clamp_max(10.0).sum()))

@@ -53,8 +53,8 @@ def predict_together(
     together = replace(algorithms[0], **values)  # pyright: ignore[reportArgumentType]
     repeated = problem[torch.arange(batch).repeat(count)]
     with torch.no_grad():
-        said = predict_at_steps(together, repeated, steps)
-    return said.unflatten(1, (count, batch)).movedim(1, 0)
+        predictions = predict_at_steps(together, repeated, steps)
+    return predictions.unflatten(1, (count, batch)).movedim(1, 0)
 
 
 def difference_together(

@@ -49,7 +49,7 @@ def make_scaled(kind: type[Algorithm[Any, Any]]) -> type[Algorithm[Any, Any]]:
         kw_only=True,
         metadata=hyperparameter(),
     )
-    # A multiple of a special case is no special case.
+    # A multiple of a special case is not a special case.
     names = {"predict": predict, "special_case_of": (), "__module__": kind.__module__}
     return dataclasses.make_dataclass(
         f"Scaled{kind.__name__}",
@@ -85,7 +85,7 @@ Start = tuple[float, list[int], Algorithm[Any, Any]]
 
 def _screen_gain(fit: Fit, steps: int) -> Start | None:
     """Return the guess that is nearest with a gain, and its cost; None where none is near."""
-    candidate, target = fit.candidate, fit.wanted.take_first(SCREENED_PROMPTS)
+    candidate, target = fit.candidate, fit.fit_target.take_first(SCREENED_PROMPTS)
     guess = candidate.guesses[0]
     takes_gain = (
         target.model.shape[-1] == 1
@@ -136,11 +136,11 @@ def _fit_gain(fit: Fit, start: Start, steps: int) -> Fit:
     """Fit an algorithm's numbers together with its gain."""
     _, matched, algorithm = start
     candidate = Candidate(fit.candidate.name, fit.candidate.schedule, [algorithm])
-    few = fit.wanted.take_first(count_prompts(algorithm, fit.wanted, candidate.schedule))
+    few = fit.fit_target.take_first(count_prompts(algorithm, fit.fit_target, candidate.schedule))
     if candidate.schedule == "exact":
-        return measure_fit(candidate, fit.wanted, fit_exactly([algorithm], few), [])
+        return measure_fit(candidate, fit.fit_target, fit_exactly([algorithm], few), [])
     layers = range(few.layers)
     algorithm = fit_numbers(algorithm, few, layers, matched)
     cost = sum_costs(few.tabulate_costs(algorithm, max(matched)), matched)
     better = search_steps(SharedFit(cost, matched, algorithm), few, steps)
-    return measure_fit(candidate, fit.wanted, [better.algorithm] * few.layers, better.steps)
+    return measure_fit(candidate, fit.fit_target, [better.algorithm] * few.layers, better.steps)

@@ -115,9 +115,9 @@ class ScoreTable:
             truth is not None,
         )
 
-    def select(self, kept: Sequence[int]) -> ScoreTable:
+    def select(self, places: Sequence[int]) -> ScoreTable:
         """Select some of the candidates."""
-        index = list(kept)
+        index = list(places)
         return replace(
             self,
             scores=self.scores[index],

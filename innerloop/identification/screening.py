@@ -53,7 +53,7 @@ whose cost per layer is below this."""
 
 def fit_candidates(
     found: Sequence[Candidate],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     scoring: Any,
     steps: int,
     progress: Progress | None = None,
@@ -64,7 +64,7 @@ def fit_candidates(
 
     At most `steps` steps of an iteration are matched with a layer.
     """
-    seen = [replace(wanted, problem=c.view(wanted.problem)) for c in found]
+    seen = [replace(fit_target, problem=c.view(fit_target.problem)) for c in found]
     small = [k for k, candidate in enumerate(found) if not is_large(candidate)]
     large = [k for k, candidate in enumerate(found) if is_large(candidate)]
     fits: dict[int, Fit] = {}
@@ -80,7 +80,7 @@ def fit_candidates(
         if not exhaustive and float(fits[k].costs.max()) < KEPT_COST:
             fits[k] = _fit_in_full(fits[k], steps, rivals)
             done.add(k)
-    kept = [k for k in (small if exhaustive else _select_best(fits)) if k not in done]
+    remaining = [k for k in (small if exhaustive else _select_best(fits)) if k not in done]
     by_name: dict[str, tuple[float, list[list[Algorithm[Any, Any]]]]] = {}
     for k in large:
         if found[k].name not in by_name:
@@ -93,7 +93,7 @@ def fit_candidates(
         rivals = [] if exhaustive else list(fits.values())
         own = [fit for fit in fits.values() if fit.candidate.name == found[k].name]
         fits[k] = fit_large(found[k], seen[k], steps, rivals, own, starts[k])
-    for k in _track(kept, found, progress, 0.9, 1.0):
+    for k in _track(remaining, found, progress, 0.9, 1.0):
         rivals = [] if exhaustive else list(fits.values())
         if not is_left_behind(fits[k], rivals):
             fits[k] = _fit_in_full(fits[k], steps, rivals)
@@ -116,9 +116,9 @@ def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
         if own is None or fit.candidate.schedule != "one for all" or is_exact(fit):
             continue
         mean = average_steps(own.algorithms[0])
-        few = fit.wanted.take_first(count_prompts(mean, fit.wanted, "one for all"))
+        few = fit.fit_target.take_first(count_prompts(mean, fit.fit_target, "one for all"))
         shared = fit_numbers(mean, few, range(few.layers), own.steps)
-        trial = measure_fit(fit.candidate, fit.wanted, [shared] * few.layers, own.steps)
+        trial = measure_fit(fit.candidate, fit.fit_target, [shared] * few.layers, own.steps)
         if float(trial.costs.sum()) < float(fit.costs.sum()):
             better[k] = trial
     return better
@@ -168,20 +168,22 @@ def _order_screening(places: Sequence[int], found: Sequence[Candidate]) -> list[
     return sorted(places, key=rank)
 
 
-def _screen(candidate: Candidate, wanted: FitTarget, steps: int, rivals: Sequence[Fit]) -> Fit:
+def _screen(candidate: Candidate, fit_target: FitTarget, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate briefly."""
     if candidate.schedule == "exact":
-        few = wanted.take_first(SCREENED_PROMPTS)
+        few = fit_target.take_first(SCREENED_PROMPTS)
         fits = fit_exactly(candidate.guesses, few, HOPELESS_COST, TRIAL_ITERATIONS)
-        return measure_fit(candidate, wanted, fits, [])
+        return measure_fit(candidate, fit_target, fits, [])
     groups = group_guesses(candidate.guesses)
     if candidate.schedule == "one for all":
-        few = wanted.take_first(SCREENED_PROMPTS)
+        few = fit_target.take_first(SCREENED_PROMPTS)
         trials = try_assignments(groups, few, min(steps, SCREENED_STEPS))
-        fit = measure_fit(candidate, wanted, [trials[0].algorithm] * wanted.layers, trials[0].steps)
+        fit = measure_fit(
+            candidate, fit_target, [trials[0].algorithm] * fit_target.layers, trials[0].steps
+        )
         return fit._replace(trials=trials)
-    few = wanted.take_first(MIN_PROMPTS).take_layers(SCREENED_LAYERS)
-    return fit_groups(candidate, wanted, groups, few, rivals)
+    few = fit_target.take_first(MIN_PROMPTS).take_layers(SCREENED_LAYERS)
+    return fit_groups(candidate, fit_target, groups, few, rivals)
 
 
 def _select_best(fits: dict[int, Fit]) -> list[int]:
@@ -192,26 +194,28 @@ def _select_best(fits: dict[int, Fit]) -> list[int]:
     # Per step, the layers that were not screened say nothing.
     screened = torch.stack([fits[k].costs[:SCREENED_LAYERS].clamp_max(10.0) for k in places])
     firsts = screened.mean(dim=-1)
-    kept = set(totals.argsort()[:KEPT_OVERALL].tolist())
-    kept |= set(firsts.argsort()[:KEPT_OVERALL].tolist())
-    kept |= set(costs.argsort(dim=0)[:KEPT_PER_LAYER].flatten().tolist())
-    kept |= set(torch.nonzero(torch.minimum(totals, firsts) < KEPT_COST).flatten().tolist())
-    return [places[k] for k in sorted(kept)]
+    best = set(totals.argsort()[:KEPT_OVERALL].tolist())
+    best |= set(firsts.argsort()[:KEPT_OVERALL].tolist())
+    best |= set(costs.argsort(dim=0)[:KEPT_PER_LAYER].flatten().tolist())
+    best |= set(torch.nonzero(torch.minimum(totals, firsts) < KEPT_COST).flatten().tolist())
+    return [places[k] for k in sorted(best)]
 
 
 def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate on from its brief fit."""
-    candidate, wanted = fit.candidate, fit.wanted
-    few = wanted.take_first(count_prompts(fit.algorithms[0], wanted, candidate.schedule))
-    if candidate.schedule == "per step" and wanted.layers == 1:
+    candidate, fit_target = fit.candidate, fit.fit_target
+    few = fit_target.take_first(count_prompts(fit.algorithms[0], fit_target, candidate.schedule))
+    if candidate.schedule == "per step" and fit_target.layers == 1:
         return fit
     if candidate.schedule == "exact":
         fits = fit_exactly(candidate.guesses, few, HOPELESS_COST)
-        return measure_fit(candidate, wanted, fits, [])
+        return measure_fit(candidate, fit_target, fits, [])
     if candidate.schedule == "one for all":
         better = refit_best(fit.trials, few, steps)
         if not is_settled(fit, rivals):
             better = search_steps(better, few, steps)
-        return measure_fit(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
+        return measure_fit(
+            candidate, fit_target, [better.algorithm] * fit_target.layers, better.steps
+        )
     start = slice_steps(fit.algorithms[0], 0, 1)
-    return fit_groups(candidate, wanted, [[start]], few, rivals)
+    return fit_groups(candidate, fit_target, [[start]], few, rivals)

@@ -43,55 +43,55 @@ class SharedFit(NamedTuple):
 
 
 def fit_shared(
-    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
+    groups: Sequence[Sequence[Algorithm[Any, Any]]], fit_target: FitTarget, steps: int
 ) -> SharedFit:
     """Fit from several assignments of steps to layers: each is tried, the best ones refitted."""
-    return refit_best(try_assignments(groups, wanted, steps), wanted, steps)
+    return refit_best(try_assignments(groups, fit_target, steps), fit_target, steps)
 
 
 def try_assignments(
-    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
+    groups: Sequence[Sequence[Algorithm[Any, Any]]], fit_target: FitTarget, steps: int
 ) -> list[SharedFit]:
     """Fit briefly from several assignments of steps to layers; return them, the best first."""
-    tables = [wanted.tabulate_guesses(group, steps) for group in groups]
+    tables = [fit_target.tabulate_guesses(group, steps) for group in groups]
     tried = []
-    paces = PACES if wanted.layers > 1 else SINGLE_LAYER_STARTS
+    paces = PACES if fit_target.layers > 1 else SINGLE_LAYER_STARTS
     for pace in (*paces, None):
         for group, own in zip(groups, tables, strict=True):
             nearest = min(own, key=lambda table: sum_costs(table, match_steps(table)))
-            belief = match_steps(nearest) if pace is None else assume_pace(wanted.layers, pace)
+            belief = match_steps(nearest) if pace is None else assume_pace(fit_target.layers, pace)
             if max(belief) <= steps:
                 costs = [sum_costs(table, belief) for table in own]
                 start = group[costs.index(min(costs))]
                 # A single layer is tried with every number of steps, so that no more are needed.
-                most = steps if wanted.layers > 1 else max(belief)
-                tried.append(fit_assignment(start, belief, wanted, most, TRIAL_ITERATIONS))
+                most = steps if fit_target.layers > 1 else max(belief)
+                tried.append(fit_assignment(start, belief, fit_target, most, TRIAL_ITERATIONS))
         best = min(tried, key=lambda each: each.cost)
         # A single layer may be any step, and a step too few may come near it.
-        enough = PROMISING_COST if wanted.layers > 1 else EXACT_COST
-        if best.cost < enough * wanted.layers:
+        enough = PROMISING_COST if fit_target.layers > 1 else EXACT_COST
+        if best.cost < enough * fit_target.layers:
             break
     return sorted(tried, key=lambda each: each.cost)
 
 
-def refit_best(trials: Sequence[SharedFit], wanted: FitTarget, steps: int) -> SharedFit:
+def refit_best(trials: Sequence[SharedFit], fit_target: FitTarget, steps: int) -> SharedFit:
     """Fit on from the best trial, and unless that fits from others that are nearly as good."""
-    best, seen = refit_shared(trials[0], wanted, steps), [trials[0].steps]
+    best, seen = refit_shared(trials[0], fit_target, steps), [trials[0].steps]
     for trial in trials[1:]:
         near = trial.cost < RIVAL_TRIAL * trials[0].cost and trial.steps not in seen
-        if near and best.cost > CERTAIN_COST * wanted.layers and len(seen) < MAX_REFITTED:
-            best = min(best, refit_shared(trial, wanted, steps), key=lambda fit: fit.cost)
+        if near and best.cost > CERTAIN_COST * fit_target.layers and len(seen) < MAX_REFITTED:
+            best = min(best, refit_shared(trial, fit_target, steps), key=lambda fit: fit.cost)
             seen.append(trial.steps)
     return best
 
 
-def refit_shared(fit: SharedFit, wanted: FitTarget, steps: int) -> SharedFit:
+def refit_shared(fit: SharedFit, fit_target: FitTarget, steps: int) -> SharedFit:
     """Fit on from a fit until the steps that match the layers stay the same."""
     for _ in range(MAX_REFITS):
-        if not PERFECT_COST < fit.cost / wanted.layers < HOPELESS_COST:
+        if not PERFECT_COST < fit.cost / fit_target.layers < HOPELESS_COST:
             break
         before = fit.steps
-        fit = fit_assignment(fit.algorithm, before, wanted, steps, MAX_ITERATIONS)
+        fit = fit_assignment(fit.algorithm, before, fit_target, steps, MAX_ITERATIONS)
         if fit.steps == before:
             break
     return fit
@@ -180,15 +180,17 @@ def search_steps(fit: SharedFit, target: FitTarget, steps: int) -> SharedFit:
 def fit_assignment(
     algorithm: Algorithm[Any, Any],
     belief: Sequence[int],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     steps: int,
     iterations: int,
 ) -> SharedFit:
     """Fit values to believed steps of some layers, then match every layer with its best step."""
-    layers = sorted({k * (wanted.layers - 1) // (FITTED_LAYERS - 1) for k in range(FITTED_LAYERS)})
+    layers = sorted(
+        {k * (fit_target.layers - 1) // (FITTED_LAYERS - 1) for k in range(FITTED_LAYERS)}
+    )
     there = [belief[layer] for layer in layers]
-    algorithm = fit_numbers(algorithm, wanted, layers, there, iterations=iterations)
-    table = wanted.tabulate_costs(algorithm, steps)
+    algorithm = fit_numbers(algorithm, fit_target, layers, there, iterations=iterations)
+    table = fit_target.tabulate_costs(algorithm, steps)
     return SharedFit(sum_costs(table, match_steps(table)), match_steps(table), algorithm)
 
 

@@ -91,10 +91,10 @@ def describe_growth(layers: Sequence[LayerVerdict]) -> str | None:
     means = {name: sum(e for *_, e in rows) / len(rows) for name, rows in found.items()}
     name = max(means, key=lambda each: means[each])
     growth = fit_step_growth([k for k, *_ in found[name]], [s for _, s, _ in found[name]])
-    said = f"of all iterations the layers err most like {name}, mean similarity {means[name]:.2f}"
+    text = f"of all iterations the layers err most like {name}, mean similarity {means[name]:.2f}"
     if growth is None:
-        return said
+        return text
     fit = growth[growth["better"]]
     if fit["r2"] < LEAST_R2:
-        return said
-    return f"{said}; its steps grow {growth['better']}ly with layers (R² {fit['r2']:.2f})"
+        return text
+    return f"{text}; its steps grow {growth['better']}ly with layers (R² {fit['r2']:.2f})"

@@ -56,20 +56,20 @@ def never(layer: int, cost: float) -> bool:
 
 def fit_stepwise(
     guesses: Sequence[Algorithm[Any, Any]],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     give_up: Callable[[int, float], bool] = never,
 ) -> Algorithm[Any, Any]:
     """Fit step after step; numbers without effect on their own layer are fitted at a later one.
 
     `give_up(layer, cost)` may end the fit; the steps that are left keep the last values.
     """
-    costs = [float(table[0, 1]) for table in wanted.tabulate_guesses(guesses, 1)]
+    costs = [float(table[0, 1]) for table in fit_target.tabulate_guesses(guesses, 1)]
     best = guesses[costs.index(min(costs))]
-    algorithm = repeat_per_step(best, wanted.layers)
+    algorithm = repeat_per_step(best, fit_target.layers)
     owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
     waiting = owners < 0
-    states = [algorithm.init(copy_problem(wanted.problem))]
-    for layer in range(wanted.layers):
+    states = [algorithm.init(copy_problem(fit_target.problem))]
+    for layer in range(fit_target.layers):
         if layer:
             theta[owners == layer] = theta[owners == layer - 1]
         now = (waiting & ((owners < 0) | (owners >= layer - MAX_WAIT))) | (owners == layer)
@@ -78,23 +78,23 @@ def fit_stepwise(
         window = slice_steps(unpack_parameters(algorithm, theta), start, layer + 1)
         shows = torch.zeros_like(now[inside])
         before, after = (0, states[start]), [layer + 1 - start]
-        window = fit_numbers(window, wanted, [layer], after, now[inside], before, shows)
+        window = fit_numbers(window, fit_target, [layer], after, now[inside], before, shows)
         theta[inside] = pack_parameters(window)
         waiting = now.clone()
         waiting[inside] &= ~shows
         states = states[: start + 1]
-        problem = copy_problem(wanted.problem)
+        problem = copy_problem(fit_target.problem)
         for k in range(layer + 1 - start):
             states.append(window.step(problem, copy_state(states[-1]), k))
-        if give_up(layer, wanted.measure_state(window, states[-1], layer)):
-            for later in range(layer + 1, wanted.layers):
+        if give_up(layer, fit_target.measure_state(window, states[-1], layer)):
+            for later in range(layer + 1, fit_target.layers):
                 theta[owners == later] = theta[owners == layer]
             break
     return unpack_parameters(algorithm, theta)
 
 
 def fit_output(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget, least: float = math.inf
+    guesses: Sequence[Algorithm[Any, Any]], fit_target: FitTarget, least: float = math.inf
 ) -> tuple[Algorithm[Any, Any], int]:
     """Fit several steps with their own values to a single output; return how many it took.
 
@@ -110,14 +110,14 @@ def fit_output(
             most = MANY_UNKNOWNS if steps <= MAX_OUTPUT_STEPS else MANY_OUTPUT_NUMBERS
             if steps > 1 and numbers > most:
                 break
-            starts = _list_starts(group, wanted, steps, last)
+            starts = _list_starts(group, fit_target, steps, last)
             fits = [
                 fit_numbers(
-                    start, wanted, [0], [steps], iterations=OUTPUT_ITERATIONS, gain=OUTPUT_GAIN
+                    start, fit_target, [0], [steps], iterations=OUTPUT_ITERATIONS, gain=OUTPUT_GAIN
                 )
                 for start in starts
             ]
-            costs = [float(wanted.tabulate_costs(fit, steps)[0, steps]) for fit in fits]
+            costs = [float(fit_target.tabulate_costs(fit, steps)[0, steps]) for fit in fits]
             last = fits[costs.index(min(costs))]
             if best is None or min(costs) < WORTH_A_STEP * best[0]:
                 best = (min(costs), steps, last)
@@ -133,15 +133,15 @@ def fit_output(
 
 def _list_starts(
     group: Sequence[Algorithm[Any, Any]],
-    wanted: FitTarget,
+    fit_target: FitTarget,
     steps: int,
     last: Algorithm[Any, Any] | None,
 ) -> list[Algorithm[Any, Any]]:
-    costs = [float(table[0, steps]) for table in wanted.tabulate_guesses(group, steps)]
+    costs = [float(table[0, steps]) for table in fit_target.tabulate_guesses(group, steps)]
     nearest = group[costs.index(min(costs))]
     if steps == 1:
         return [repeat_per_step(nearest, 1)]
-    equal = fit_numbers(nearest, wanted, [0], [steps])
+    equal = fit_numbers(nearest, fit_target, [0], [steps])
     starts = [_spread_values(repeat_per_step(equal, steps), spread) for spread in SPREADS]
     return starts if last is None else [*starts, _append_step(last)]
 

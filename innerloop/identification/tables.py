@@ -98,8 +98,8 @@ def format_score(value: float) -> str:
 def format_numbers(value: Any) -> str:
     """Format numbers to four digits; of a list the first three."""
     if isinstance(value, list):
-        shown = ", ".join(format_numbers(part) for part in value[:SHOWN_NUMBERS])
-        return f"[{shown}{', …' if len(value) > SHOWN_NUMBERS else ''}]"
+        first = ", ".join(format_numbers(part) for part in value[:SHOWN_NUMBERS])
+        return f"[{first}{', …' if len(value) > SHOWN_NUMBERS else ''}]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:40]
 
 

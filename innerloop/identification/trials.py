@@ -106,29 +106,29 @@ def make_trial_candidate(name: str, trials: Sequence[Trial]) -> TrialCandidate:
     return TrialCandidate(name, schedule, [first], trials)
 
 
-def fit_trials(candidate: TrialCandidate, wanted: FitTarget, scoring: Any, steps: int) -> Match:
+def fit_trials(candidate: TrialCandidate, fit_target: FitTarget, scoring: Any, steps: int) -> Match:
     """Fit the candidate's best trial on one set of prompts; predict with it on another.
 
     A candidate without steps is fitted to each layer by itself.
     """
     if candidate.schedule == "exact":
-        return _fit_exactly(candidate, wanted, scoring)
-    some, (order, _) = wanted.take_first(FIT_PROMPTS), _screen(candidate, wanted, steps)
+        return _fit_exactly(candidate, fit_target, scoring)
+    some, (order, _) = fit_target.take_first(FIT_PROMPTS), _screen(candidate, fit_target, steps)
     starts = [*order[:BEST_STARTS]]
     for trial in candidate.trials:
-        starts += _estimate_starts(trial, wanted, steps)
+        starts += _estimate_starts(trial, fit_target, steps)
     fits = []
     for trial, start in starts:
         numbers = _fit_numbers(trial, start, some, steps)
         fits.append((_cost(_tabulate(trial, numbers, some, steps)), trial, numbers))
-        if fits[-1][0] < GOOD_COST * wanted.layers:
+        if fits[-1][0] < GOOD_COST * fit_target.layers:
             break
     _, trial, numbers = min(fits, key=lambda fit: fit[0])
     matched = _match_steps(_tabulate(trial, numbers, some, steps))
     algorithm = trial.make(numbers)
     predictions = _predict(algorithm, scoring, max(matched))[matched]
     values = dict(zip(trial.numbers, numbers, strict=True))
-    algorithms = [algorithm] * wanted.layers
+    algorithms = [algorithm] * fit_target.layers
     return Match(candidate, algorithms, matched, len(numbers), predictions, values)
 
 
@@ -141,7 +141,9 @@ class Estimating(Protocol):
         ...
 
 
-def _estimate_starts(trial: Trial, wanted: FitTarget, steps: int) -> list[tuple[Trial, Numbers]]:
+def _estimate_starts(
+    trial: Trial, fit_target: FitTarget, steps: int
+) -> list[tuple[Trial, Numbers]]:
     """Estimate numbers from each layer, as if it were few steps from the start.
 
     Many numbers have many local optima, and a search among random starts misses the best.
@@ -150,19 +152,19 @@ def _estimate_starts(trial: Trial, wanted: FitTarget, steps: int) -> list[tuple[
     if not isinstance(algorithm, Estimating):
         return []
     found = []
-    for answers in wanted.model:
+    for answers in fit_target.model:
         for step in range(1, min(FIRST_STEPS, steps) + 1):
-            estimate = algorithm.estimate(wanted.problem, answers, step)
+            estimate = algorithm.estimate(fit_target.problem, answers, step)
             found.append((trial, tuple(pack_parameters(estimate).tolist())))
-    found.sort(key=lambda each: _cost(_tabulate(each[0], each[1], wanted, steps)))
+    found.sort(key=lambda each: _cost(_tabulate(each[0], each[1], fit_target, steps)))
     return found[:BEST_STARTS]
 
 
-def _fit_exactly(candidate: TrialCandidate, wanted: FitTarget, scoring: Any) -> Match:
+def _fit_exactly(candidate: TrialCandidate, fit_target: FitTarget, scoring: Any) -> Match:
     """Fit a candidate without steps to each layer that it is anywhere near to."""
-    some, (order, costs) = wanted.take_first(FIT_PROMPTS), _screen(candidate, wanted, 0)
+    some, (order, costs) = fit_target.take_first(FIT_PROMPTS), _screen(candidate, fit_target, 0)
     fits, last = [], None
-    for layer in reversed(range(wanted.layers)):
+    for layer in reversed(range(fit_target.layers)):
         one = some.take_layer(layer)
         tries = [order[int(costs[:, layer].argmin())], *([last] if last else [])]
         trial, start = min(tries, key=lambda each: _cost(_tabulate(each[0], each[1], one, 0)))
@@ -177,14 +179,14 @@ def _fit_exactly(candidate: TrialCandidate, wanted: FitTarget, scoring: Any) -> 
     found = [dict(zip(trial.numbers, numbers, strict=True)) for trial, numbers in fits]
     values = {name: [each.get(name, 0.0) for each in found] for name in names}
     count = sum(len(numbers) for _, numbers in fits)
-    return Match(candidate, algorithms, [0] * wanted.layers, count, rows, values)
+    return Match(candidate, algorithms, [0] * fit_target.layers, count, rows, values)
 
 
 def _screen(
-    candidate: TrialCandidate, wanted: FitTarget, steps: int
+    candidate: TrialCandidate, fit_target: FitTarget, steps: int
 ) -> tuple[list[tuple[Trial, Numbers]], Float[Tensor, "starts layers"]]:
     """Order all starts by their cost on few prompts; return them with their costs per layer."""
-    few = wanted.take_first(SCREEN_PROMPTS)
+    few = fit_target.take_first(SCREEN_PROMPTS)
     starts = [(trial, start) for trial in candidate.trials for start in trial.starts]
     tables = [_tabulate(trial, start, few, steps) for trial, start in starts]
     costs = torch.stack([table.amin(dim=-1).clamp_max(MAX_COST) for table in tables])
@@ -192,32 +194,32 @@ def _screen(
     return [starts[k] for k in order.tolist()], costs[order]
 
 
-def _fit_numbers(trial: Trial, start: Numbers, wanted: FitTarget, steps: int) -> Numbers:
+def _fit_numbers(trial: Trial, start: Numbers, fit_target: FitTarget, steps: int) -> Numbers:
     """Fit numbers from a start, along with the steps that match the layers."""
-    table = _tabulate(trial, start, wanted, steps)
+    table = _tabulate(trial, start, fit_target, steps)
     best, cost = start, _cost(table)
-    if not len(start) or cost < GOOD_COST * wanted.layers:
+    if not len(start) or cost < GOOD_COST * fit_target.layers:
         return start
     for _ in range(REFITS):
         matched = _match_steps(table)
-        moved = tuple(_descend(trial, best, wanted, matched))
-        table = _tabulate(trial, moved, wanted, steps)
+        moved = tuple(_descend(trial, best, fit_target, matched))
+        table = _tabulate(trial, moved, fit_target, steps)
         if not _cost(table) < cost:
             break
         gain, best, cost = cost - _cost(table), moved, _cost(table)
-        if cost < GOOD_COST * wanted.layers or gain < MIN_GAIN * cost:
+        if cost < GOOD_COST * fit_target.layers or gain < MIN_GAIN * cost:
             break
-    jumps = best == start and cost < HOPELESS_COST * wanted.layers
-    return _search(trial, best, wanted, steps) if jumps else best
+    jumps = best == start and cost < HOPELESS_COST * fit_target.layers
+    return _search(trial, best, fit_target, steps) if jumps else best
 
 
 def _descend(
-    trial: Trial, start: Numbers, wanted: FitTarget, matched: Sequence[int]
+    trial: Trial, start: Numbers, fit_target: FitTarget, matched: Sequence[int]
 ) -> list[float]:
-    layers = list(range(wanted.layers))
+    layers = list(range(fit_target.layers))
 
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
-        here = _residual(trial, numbers, wanted, matched, layers)
+        here = _residual(trial, numbers, fit_target, matched, layers)
         if here is None or not slopes:
             return None if here is None else (here, None)
         columns = []
@@ -226,7 +228,7 @@ def _descend(
             ahead, behind = numbers.clone(), numbers.clone()
             ahead[k] += step
             behind[k] -= step
-            ends = [_residual(trial, each, wanted, matched, layers) for each in (ahead, behind)]
+            ends = [_residual(trial, each, fit_target, matched, layers) for each in (ahead, behind)]
             if ends[0] is None or ends[1] is None:
                 return None
             columns.append((ends[0] - ends[1]) / (2 * step))
@@ -237,25 +239,25 @@ def _descend(
 
 
 def _residual(
-    trial: Trial, numbers: Tensor, wanted: FitTarget, matched: Sequence[int], layers: list[int]
+    trial: Trial, numbers: Tensor, fit_target: FitTarget, matched: Sequence[int], layers: list[int]
 ) -> Tensor | None:
     try:
         algorithm = trial.make(tuple(numbers.tolist()))
-        predictions = _predict(algorithm, wanted.problem, max(matched))
+        predictions = _predict(algorithm, fit_target.problem, max(matched))
     except (InputError, LinAlgError):
         return None
-    return wanted.residual(predictions[list(matched)], layers)
+    return fit_target.residual(predictions[list(matched)], layers)
 
 
-def _search(trial: Trial, start: Numbers, wanted: FitTarget, steps: int) -> Numbers:
+def _search(trial: Trial, start: Numbers, fit_target: FitTarget, steps: int) -> Numbers:
     """Search number by number, in an interval that shrinks around the best one found."""
-    best, cost = start, _cost(_tabulate(trial, start, wanted, steps))
+    best, cost = start, _cost(_tabulate(trial, start, fit_target, steps))
     reach = 1.0
     for _ in range(NARROWINGS):
         for k, value in enumerate(best):
             for factor in (2.0**-reach, 2.0**reach):
                 tried = (*best[:k], value * factor, *best[k + 1 :])
-                found = _cost(_tabulate(trial, tried, wanted, steps))
+                found = _cost(_tabulate(trial, tried, fit_target, steps))
                 if found < cost:
                     best, cost = tried, found
         if cost == 0:
@@ -265,14 +267,14 @@ def _search(trial: Trial, start: Numbers, wanted: FitTarget, steps: int) -> Numb
 
 
 def _tabulate(
-    trial: Trial, numbers: Numbers, wanted: FitTarget, steps: int
+    trial: Trial, numbers: Numbers, fit_target: FitTarget, steps: int
 ) -> Float[Tensor, "layers steps"]:
     """Compute E ‖m − c‖² / scale for every layer and step; ∞ where numbers are refused."""
     try:
-        predictions = _predict(trial.make(numbers), wanted.problem, steps)
+        predictions = _predict(trial.make(numbers), fit_target.problem, steps)
     except (InputError, LinAlgError):
-        return wanted.model.new_full((wanted.layers, 1), torch.inf)
-    return wanted.measure_costs(predictions)
+        return fit_target.model.new_full((fit_target.layers, 1), torch.inf)
+    return fit_target.measure_costs(predictions)
 
 
 def _predict(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Tensor:

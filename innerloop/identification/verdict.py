@@ -306,9 +306,9 @@ def _list_nearest(
 ) -> list[Near]:
     """List the candidate that is chosen and the nearest of other algorithms."""
     order = sorted(range(len(matches)), key=lambda c: -float(scored.scores[c, layer]))
-    kept: dict[str, int] = {matches[chosen].candidate.name: chosen}
+    nearest: dict[str, int] = {matches[chosen].candidate.name: chosen}
     for c in order:
-        kept.setdefault(matches[c].candidate.name, c)
+        nearest.setdefault(matches[c].candidate.name, c)
     return [
         Near(
             matches[c].candidate.label,
@@ -316,5 +316,5 @@ def _list_nearest(
             float(scored.shares[c, layer]),
             scored.get_similarity(c, layer),
         )
-        for c in list(kept.values())[:NEAREST]
+        for c in list(nearest.values())[:NEAREST]
     ]

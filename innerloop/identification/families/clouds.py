@@ -49,13 +49,13 @@ class CloudLabels(SpectralClustering):
         return super().predict(problem, state)[..., 1:]
 
 
-def answer_as_asked(given: Any, problem: Any, shape: Sequence[int]) -> Any:
+def answer_as_asked(algorithm: Any, problem: Any, shape: Sequence[int]) -> Any:
     """Return a candidate that tells labels alone where a model does; any other as it is."""
     if not isinstance(problem, PCAProblem) or tuple(shape) != (problem.n, 1):
-        return given
-    if isinstance(given, SpectralClustering):
-        return CloudLabels(given.ramp)
-    return CloudLabels if given is SpectralClustering else given
+        return algorithm
+    if isinstance(algorithm, SpectralClustering):
+        return CloudLabels(algorithm.ramp)
+    return CloudLabels if algorithm is SpectralClustering else algorithm
 
 
 def match_signs(

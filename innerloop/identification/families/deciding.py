@@ -43,9 +43,9 @@ def list_policies(problem: GameProblem) -> dict[str, list[Trial]]:
     return found
 
 
-def make_policy_trials(given: Any, problem: GameProblem) -> list[Trial]:
+def make_policy_trials(policy: Any, problem: GameProblem) -> list[Trial]:
     """Make the trials of a policy; none where it cannot play these games."""
-    base = given if isinstance(given, Policy) else given()
+    base = policy if isinstance(policy, Policy) else policy()
     try:
         PlayedPolicy(base).init(problem[:1])
     except InputError:

@@ -130,8 +130,8 @@ class PlayedPolicy(Algorithm[Any, Tensor]):
         for observation, action, reward, noise in list_steps(problem):
             if normals not in (0, noise.shape[-1]):
                 raise InputError(f"{self.policy.name} needs {normals} normals a step")
-            given = noise if normals else noise[..., :0]
-            rows.append(self.policy.log_probabilities(state, observation, given))
+            draws = noise if normals else noise[..., :0]
+            rows.append(self.policy.log_probabilities(state, observation, draws))
             state = self.policy.update(state, observation, action, reward)
         return torch.stack(rows, dim=-2)
 

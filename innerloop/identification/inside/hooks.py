@@ -97,12 +97,12 @@ class HookedStreams(StreamModel):
         """
         known, calls = dict(self._module.named_modules()), 0
 
-        def hook(_: nn.Module, given: Any, named: dict[str, Any], output: Any) -> Any:
+        def hook(_: nn.Module, arguments: Any, named: dict[str, Any], output: Any) -> Any:
             nonlocal calls
             calls += 1
             several = isinstance(output, tuple | list)
             stream = output[0] if several else output
-            inputs = [*given, *named.values()]
+            inputs = [*arguments, *named.values()]
             before = next((each for each in inputs if _is_stream(each)), None)
             if not _is_stream(stream):
                 return None
@@ -122,23 +122,23 @@ def _is_stream(value: Any) -> bool:
     return isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point()
 
 
-def as_stream_model(given: Any) -> StreamModel:
+def as_stream_model(model: Any) -> StreamModel:
     """Return a model's stream to read and replace; refuse a model that does not show any."""
-    if isinstance(given, StreamModel):
-        return given
-    if isinstance(given, BuiltTransformer):
-        given = ConstructionModel.from_built(given)
-    if isinstance(given, ConstructionModel):
-        return read_built(given)
-    if isinstance(given, HookedModel):
-        given = given.without_output()
-    names = [f.name for f in fields(given)] if isinstance(given, Model) else []  # pyright: ignore[reportArgumentType]
-    holder = next((name for name in names if isinstance(getattr(given, name), nn.Module)), None)
+    if isinstance(model, StreamModel):
+        return model
+    if isinstance(model, BuiltTransformer):
+        model = ConstructionModel.from_built(model)
+    if isinstance(model, ConstructionModel):
+        return read_built(model)
+    if isinstance(model, HookedModel):
+        model = model.without_output()
+    names = [f.name for f in fields(model)] if isinstance(model, Model) else []  # pyright: ignore[reportArgumentType]
+    holder = next((name for name in names if isinstance(getattr(model, name), nn.Module)), None)
     if holder is not None:
-        layers = getattr(given, "layer_names", None) or find_layers(getattr(given, holder))
+        layers = getattr(model, "layer_names", None) or find_layers(getattr(model, holder))
         if layers:
-            return HookedStreams(given, holder, tuple(layers))
-    kind = type(given).__name__
+            return HookedStreams(model, holder, tuple(layers))
+    kind = type(model).__name__
     raise InputError(f"the stream of a {kind} cannot be read: expected {READABLE}")
 
 

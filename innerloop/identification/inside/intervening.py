@@ -86,21 +86,21 @@ def intervene(
     swapped, reachable = _swap_states(
         algorithm, view, state, [steps[k] for k in ahead], steps[0], list(found), REACH * size
     )
-    kept = reachable.nonzero().flatten()
-    if not len(kept):
+    chosen = reachable.nonzero().flatten()
+    if not len(chosen):
         return None
     moved_state, expected = swapped
     forms = list_forms(algorithm, view, moved_state, len(stream))
-    values = {name: forms[name][each.view.form][kept] for name, each in found.items()}
-    there = stream[kept].double()
-    moved = _move_stream(there, view[kept], values, found)
-    inside = model.find_in_range(problem[kept], layer, moved)
+    values = {name: forms[name][each.view.form][chosen] for name, each in found.items()}
+    there = stream[chosen].double()
+    moved = _move_stream(there, view[chosen], values, found)
+    inside = model.find_in_range(problem[chosen], layer, moved)
     if not bool(inside.any()):
         return None
-    kept, there, moved = kept[inside], there[inside], moved[inside]
-    target, few = expected[:, kept], problem[kept]
-    apart = float((before[:, kept] - target).square().sum())
-    if not apart > MIN_SHARE * float(before[:, kept].square().sum()):
+    chosen, there, moved = chosen[inside], there[inside], moved[inside]
+    target, few = expected[:, chosen], problem[chosen]
+    apart = float((before[:, chosen] - target).square().sum())
+    if not apart > MIN_SHARE * float(before[:, chosen].square().sum()):
         return None
 
     def measure(changed: Tensor) -> float:
@@ -109,7 +109,7 @@ def intervene(
         return 1 - missed / apart
 
     control = _turn_change(moved - there, generator)
-    return Intervention(measure(moved), measure(there + control), tuple(found), len(kept))
+    return Intervention(measure(moved), measure(there + control), tuple(found), len(chosen))
 
 
 def _swap_states(
@@ -153,8 +153,8 @@ def _continue(
     steps: list[int],
 ) -> Float[Tensor, "layers batch outputs"]:
     moved = replace_fields(state, {name: value[partner] for name, value in own.items()})
-    said = continue_run(algorithm, problem, moved, first, steps)
-    return torch.stack([select_queries(problem, said[k]).flatten(1).double() for k in steps])
+    states = continue_run(algorithm, problem, moved, first, steps)
+    return torch.stack([select_queries(problem, states[k]).flatten(1).double() for k in steps])
 
 
 def _move_stream(
@@ -162,7 +162,7 @@ def _move_stream(
 ) -> Tensor:
     """Move a stream until every read-out gives its tensor's new values."""
     tokens = stream.shape[1]
-    wanted = {
+    expected = {
         name: each.view.compute(problem, values[name], tokens).double()
         for name, each in found.items()
     }
@@ -171,7 +171,7 @@ def _move_stream(
         before = stream
         for name, each in found.items():
             place = each.view.place
-            missing = wanted[name] - each.read_out.read(place.read(stream))
+            missing = expected[name] - each.read_out.read(place.read(stream))
             stream = place.add(stream, missing @ inverses[name])
         if float((stream - before).norm()) <= SETTLED * float(stream.norm()):
             break

@@ -93,9 +93,11 @@ def look_inside(
         ]
         random = seen.randomise(generator)
         noise = [_read_random(random, run.problem) for run in runs]
-        given = FitterStore(runs[0].streams[0])
+        first_fitters = FitterStore(runs[0].streams[0])
         layers = [
-            _look_at_layer(seen, algorithms[k], list(steps), k, runs, noise, given, generator)
+            _look_at_layer(
+                seen, algorithms[k], list(steps), k, runs, noise, first_fitters, generator
+            )
             for k in range(count)
         ]
     return Inside(algorithms[-1].name, layers)
@@ -108,7 +110,7 @@ def _look_at_layer(
     k: int,
     runs: list[Run],
     noise: list[list[Tensor] | None],
-    given: FitterStore,
+    first_fitters: FitterStore,
     generator: torch.Generator,
 ) -> LayerInside:
     fitting, scoring = (
@@ -121,14 +123,14 @@ def _look_at_layer(
         )
         for run, random in zip(runs, noise, strict=True)
     )
-    probes = probe_layer(fitting, scoring, given)
+    probes = probe_layer(fitting, scoring, first_fitters)
     found = {
         reading.field: Found(view, read_out)
         for reading, view, read_out in probes
         if reading.gain >= MOVED_ABOVE and read_out is not None
     }
     run = runs[1]
-    said = model.resume(run.problem, k + 1, run.streams[k + 1])[0].double()
+    answers = model.resume(run.problem, k + 1, run.streams[k + 1])[0].double()
     own = _predict(algorithm, run, run.states[k])
     moved = None
     if found:
@@ -138,7 +140,8 @@ def _look_at_layer(
         layer=k + 1,
         name=model.layers[k],
         step=steps[k],
-        answers=1 - float((said - own).square().sum() / said.square().sum().clamp_min(1e-300)),
+        answers=1
+        - float((answers - own).square().sum() / answers.square().sum().clamp_min(1e-300)),
         readings=tuple(reading for reading, _, _ in probes),
         intervention=moved,
     )
@@ -156,14 +159,14 @@ def _run_both(
     problem: Any,
     view: Callable[[Any], Any],
 ) -> Run:
-    shown = view(problem)
+    viewed = view(problem)
     known: dict[int, dict[int, Any]] = {}
     for algorithm in algorithms:
         if id(algorithm) not in known:
-            wanted = [s for a, s in zip(algorithms, steps, strict=True) if a is algorithm]
-            known[id(algorithm)] = compute_states(algorithm, shown, wanted)
+            own_steps = [s for a, s in zip(algorithms, steps, strict=True) if a is algorithm]
+            known[id(algorithm)] = compute_states(algorithm, viewed, own_steps)
     states = [known[id(a)][s] for a, s in zip(algorithms, steps, strict=True)]
-    return Run(problem, shown, model.read_streams(copy_problem(problem)), states)
+    return Run(problem, viewed, model.read_streams(copy_problem(problem)), states)
 
 
 def _read_random(model: StreamModel | None, problem: Any) -> list[Tensor] | None:
@@ -179,8 +182,8 @@ def _count_fitted(model: StreamModel, single: Any, prompts: int) -> int:
     streams = model.read_streams(copy_problem(single))
     size = COPIES * sum(stream.numel() * stream.element_size() for stream in streams)
     check_memory(2 * size * prompts, "reading the streams")
-    wanted = min(PROMPTS_PER_PLACE * streams[0].shape[-1], MAX_FITTED)
-    return max(prompts, min(wanted, find_memory_limit() // size - prompts))
+    enough = min(PROMPTS_PER_PLACE * streams[0].shape[-1], MAX_FITTED)
+    return max(prompts, min(enough, find_memory_limit() // size - prompts))
 
 
 def _ask_once(distribution: Distribution) -> Distribution:
@@ -197,12 +200,13 @@ def _draw_prompts(
     try:
         model.check(problem)
     except OutOfRangeError as error:
-        kept = [k for k in range(prompts) if _is_accepted(model, problem[k : k + 1])]
-        if len(kept) < max(8, prompts // 4):
+        accepted = [k for k in range(prompts) if _is_accepted(model, problem[k : k + 1])]
+        if len(accepted) < max(8, prompts // 4):
             raise InputError(
-                f"the model accepts {len(kept)} of {prompts} prompts of this distribution: {error}"
+                f"the model accepts {len(accepted)} of {prompts} prompts of this distribution: "
+                f"{error}"
             ) from None
-        problem = problem[torch.tensor(kept)]
+        problem = problem[torch.tensor(accepted)]
     return problem
 
 

@@ -43,10 +43,10 @@ class Layer:
 Probe = tuple[Reading, View, ReadOut | None]
 
 
-def probe_layer(fitting: Layer, scoring: Layer, given: FitterStore) -> list[Probe]:
+def probe_layer(fitting: Layer, scoring: Layer, first_fitters: FitterStore) -> list[Probe]:
     """Read each tensor of a state by the view that does best on the prompts to fit on.
 
-    `given` has the fitters for the stream before the first layer. Tensors that are the same
+    `first_fitters` has the fitters for the stream before the first layer. Tensors that are the same
     whatever the prompt, or that the prompt holds already, are left out.
     """
     own, found = FitterStore(fitting.stream), []
@@ -54,9 +54,9 @@ def probe_layer(fitting: Layer, scoring: Layer, given: FitterStore) -> list[Prob
         value = forms[0]
         spread = float((value - value.mean(dim=0)).square().mean())
         if name in scoring.forms and spread > MIN_SPREAD * float(value.square().mean()):
-            best = _choose_view(_list_forms_views(fitting, name), fitting, own, given)
+            best = _choose_view(_list_forms_views(fitting, name), fitting, own, first_fitters)
             if best is not None:
-                found.append(_score_view(best, fitting, scoring, own, given))
+                found.append(_score_view(best, fitting, scoring, own, first_fitters))
     return found
 
 
@@ -83,7 +83,7 @@ class FitterStore:
 
 
 def _choose_view(
-    views: list[View], fitting: Layer, own: FitterStore, given: FitterStore
+    views: list[View], fitting: Layer, own: FitterStore, first_fitters: FitterStore
 ) -> View | None:
     """Choose the view of largest gain over the prompt, on the held-out prompts to fit on.
 
@@ -93,7 +93,7 @@ def _choose_view(
     for view in views:
         value = fitting.forms[view.field][view.form]
         label = view.compute(fitting.problem, value, fitting.stream.shape[1])
-        here, before = own.get(view.place).fit(label), given.get(view.place).fit(label)
+        here, before = own.get(view.place).fit(label), first_fitters.get(view.place).fit(label)
         control = 0.0 if before is None else before.validation
         if control > 1 - TRIVIAL:
             return None
@@ -110,13 +110,13 @@ def _score_view(
     fitting: Layer,
     scoring: Layer,
     own: FitterStore,
-    given: FitterStore,
+    first_fitters: FitterStore,
 ) -> Probe:
     place, tokens = view.place, fitting.stream.shape[1]
     value, scored = (layer.forms[view.field][view.form] for layer in (fitting, scoring))
     label = view.compute(fitting.problem, value, tokens)
     truth = view.compute(scoring.problem, scored, tokens).double()
-    read_out, before = own.get(place).fit(label), given.get(place).fit(label)
+    read_out, before = own.get(place).fit(label), first_fitters.get(place).fit(label)
 
     def score(fitted: ReadOut | None, stream: Tensor | None, values: Tensor = truth) -> float:
         if fitted is None or stream is None:

@@ -95,11 +95,11 @@ class BuiltStreams(StreamModel):
         problem = self._convert(problem)
         context = self.construction.context_length(problem)
         stream = stream.to(next(self.transformer.parameters()))
-        kept = self._keeps_range(stream)
+        in_range = self._keeps_range(stream)
         for k in range(layer, self.transformer.steps):
             stream = self.transformer.step(stream, k, context)
-            kept &= self._keeps_range(stream)
-        return kept
+            in_range &= self._keeps_range(stream)
+        return in_range
 
     def _keeps_range(self, stream: Stream) -> Bool[Tensor, " batch"]:
         if type(self.construction).usage is Construction.usage:  # which any stream keeps to
