@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 import sklearn.datasets
+import torch
 from sklearn import base
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -250,6 +251,43 @@ def test_a_certificate_that_failed_is_not_remembered(monkeypatch: pytest.MonkeyP
         with pytest.raises(InputError, match="the certificate of newton fails"):
             TransformerRegressor().fit(X, y)
     assert TransformerRegressor().fit(X, y).certificate_.holds
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (
+            TransformerRegressor(tolerance=0),
+            "tolerance must be a number above 0 and below 1,",
+        ),
+        (TransformerRegressor(tolerance=np.nan), "tolerance must be a number above 0 and below 1"),
+        (TransformerLasso(np.inf), "alpha must be a number above 0 and finite, got inf"),
+        (TransformerLasso(tolerance=0), "tolerance must be"),
+        (TransformerPCA(1, tolerance=0), "tolerance must be"),
+        (TransformerGaussianMixture(variance=np.inf), "variance must be a number above 0 and fin"),
+        (TransformerGaussianMixture(tolerance=np.nan), "tolerance must be"),
+        (TransformerKMeans(1, init=[[np.nan] * 2]), "init must hold finite numbers"),
+        (TransformerKMeans(1, init=np.ma.masked_equal([[1.0, 2.0]], 1.0)), "1 masked entries"),
+    ],
+)
+def test_options_that_no_estimator_can_use_are_refused(estimator: Any, message: str) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(InputError, match=message):
+        estimator.fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_data_that_would_be_misread_are_refused(estimator: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(InputError, match="X has 4 masked entries"):
+        estimator.fit(np.ma.masked_array(X, mask=np.arange(18).reshape(9, 2) < 4), X[:, 0])
+    with pytest.raises(InputError, match="too large for float64"):
+        estimator.fit(np.array([[10**400, 1]] * 9, dtype=object), X[:, 0])
+    with pytest.raises(InputError, match="without data, on the device 'meta'"):
+        estimator.fit(torch.empty(9, 2, device="meta"), X[:, 0])
+    for size in (1e308, 1e155, 1e-170):
+        with pytest.raises(InputError, match="X has a largest entry of size"):
+            estimator.fit(np.sign(X) * size, X[:, 0])
 
 
 def test_frames_keep_their_names() -> None:

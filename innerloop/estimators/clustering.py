@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from innerloop.arrays import as_tensor
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.estimators.machine import (
@@ -29,6 +31,7 @@ from innerloop.estimators.machine import (
     round_up,
     warn_gap,
 )
+from innerloop.estimators.reading import check_number, read_data
 from innerloop.limits import check_count
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.solving.data import Samples
@@ -50,7 +53,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
 
     def _fit_clusters(self, X: Any, clusters: int) -> np.ndarray:
         """Fit centres by a certified transformer, as `layers_`; return the validated X."""
-        X = validate_data(self, X, dtype=np.float64)
+        X = read_data(self, X)
         check_count("the number of clusters", clusters, 1)
         if len(X) < clusters:
             raise InputError(f"n_samples={len(X)} should be >= n_clusters={clusters}")
@@ -101,7 +104,9 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
             samples = Samples(torch.tensor(X)[None], None, None, torch.tensor([0]))
             generator = torch.Generator().manual_seed(seed)
             return draw_far_points(samples, clusters, generator)[0].numpy()
-        start = np.asarray(self.init, dtype=np.float64)
+        start = as_tensor(self.init, "init").double().numpy()
+        if not np.isfinite(start).all():
+            raise InputError("init must hold finite numbers")
         if start.shape != (clusters, X.shape[1]):
             raise InputError(f"init must be {(clusters, X.shape[1])}, got {start.shape}")
         return start
@@ -118,7 +123,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
 
     def _check_points(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "certificate_")
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return read_data(self, X, reset=False)
 
     def _read_shares(self, X: np.ndarray) -> np.ndarray:
         """The read-out of the transformer: the share of each cluster in each point."""
@@ -256,6 +261,7 @@ class TransformerGaussianMixture(_Clusterer):
 
     def fit(self, X: Any, y: Any = None) -> TransformerGaussianMixture:
         """Run the transformer over points and means."""
+        check_number("tolerance", self.tolerance)
         X = self._fit_clusters(X, self.n_components)
         self.means_ = self.layers_[-1]
         self.variance_ = self._unit**2
@@ -269,9 +275,7 @@ class TransformerGaussianMixture(_Clusterer):
 
     def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:
         if not isinstance(self.variance, str):
-            if not self.variance > 0:
-                raise InputError(f"variance must be above 0, got {self.variance}")
-            return float(np.sqrt(self.variance))
+            return math.sqrt(check_number("variance", self.variance))
         if self.variance != "auto":
             raise InputError(f"variance must be auto or a number, got {self.variance!r}")
         nearest = ((X[:, None] - start) ** 2).sum(axis=-1).argmin(axis=1)

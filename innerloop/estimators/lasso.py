@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.estimators.machine import (
@@ -20,6 +20,7 @@ from innerloop.estimators.machine import (
     round_up,
     warn_gap,
 )
+from innerloop.estimators.reading import check_number, read_data
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.solving.coordinate_descent import Descent
 from innerloop.transformer.cache import GatheredStream
@@ -59,13 +60,16 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> TransformerLasso:
         """Run the transformer over the training set as its prompt."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        if not self.alpha > 0:
-            raise InputError(f"alpha must be above 0, got {self.alpha}: use TransformerRegressor")
-        self._mean = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
-        self._shift = float(y.mean()) if self.fit_intercept else 0.0
-        rows, labels = X - self._mean, y - self._shift
+        X, y = read_data(self, X, y, y_numeric=True)
+        if self.alpha == 0:
+            raise InputError("alpha must be above 0, got 0: use TransformerRegressor")
+        check_number("alpha", self.alpha)
+        check_number("tolerance", self.tolerance, 1.0)
+        self._origin, self._mean, self._shift = np.zeros(X.shape[1]), np.zeros(X.shape[1]), 0.0
+        if self.fit_intercept:  # differences to a row are exact where an offset is large
+            self._origin, self._mean = X[0], (X - X[0]).mean(axis=0)
+            self._shift = float(y.mean())
+        rows, labels = self.centre(X), y - self._shift
         n, d = X.shape
         values = np.linalg.eigvalsh(rows.T @ rows / n if d <= n else rows @ rows.T / n)
         largest = float(max(values[-1], 1e-300))
@@ -94,6 +98,10 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         self._run(rows, labels, n, given is None)
         return self
 
+    def centre(self, X: np.ndarray) -> np.ndarray:
+        """Return rows without the mean of the training set."""
+        return X - self._origin - self._mean
+
     def _run(self, rows: np.ndarray, labels: np.ndarray, n: int, stop_early: bool) -> None:
         """Run layer after layer, up to the tolerated gap if asked, and set what is fitted."""
         gram, moment = torch.tensor(rows.T @ rows / n), torch.tensor(rows.T @ labels / n)
@@ -110,7 +118,7 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         self.layers_ = np.stack(layers)
         self.steps_, self.dual_gap_ = len(layers) - 1, gap
         self.coef_ = layers[-1]
-        self.intercept_ = self._shift - float(self._mean @ self.coef_)
+        self.intercept_ = self._shift - float((self._origin + self._mean) @ self.coef_)
         if not gap <= limit:
             warn_gap(type(self).__name__, self.steps_, self._needed, gap, "the duality gap")
 
@@ -139,8 +147,8 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Read out ⟨x, β⟩ at every query."""
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        x = torch.tensor((X - self._mean) * self._stretch)
+        X = read_data(self, X, reset=False)
+        x = torch.tensor(self.centre(X) * self._stretch)
         beta = torch.tensor(self.coef_ * self._lift / self._stretch).expand_as(x)
         tokens = self._construction.layout.make_tokens(x=x, beta=beta, odd=1.0)
         stream = self.transformer_.run_epilogue(tokens.unsqueeze(-2), 0)

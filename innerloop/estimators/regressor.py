@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from innerloop.constructions.base import iterate_streams, read_prediction
 from innerloop.errors import InputError, unknown_name_error
@@ -24,7 +24,8 @@ from innerloop.estimators.machine import (
     round_up,
     warn_gap,
 )
-from innerloop.estimators.scaling import RegressionScale, check_size
+from innerloop.estimators.reading import check_number, check_unmasked, read_data
+from innerloop.estimators.scaling import RegressionScale
 from innerloop.problems.linear_regression import RegressionProblem
 
 CONSTRUCTIONS = {
@@ -89,10 +90,9 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TransformerRegressor:
         """Put the training set into the prompt; choose, certify and run the transformer."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
-        y = np.asarray(y, dtype=np.float64)
-        check_size("X", X)
-        check_size("y", y)
+        X, y = read_data(self, X, y, y_numeric=True, ensure_min_samples=1)
+        check_number("tolerance", self.tolerance, 1.0)
+        check_unmasked("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.max() > 0:
             raise InputError("sample_weight must not be 0 for every row")
@@ -127,7 +127,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield the predictions after 0, 1, …, all steps."""
         check_is_fitted(self, "certificate_")
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        X = read_data(self, X, reset=False)
         yield from self._iterate_layers(X)
 
     def _iterate_layers(self, X: np.ndarray) -> Iterator[np.ndarray]:

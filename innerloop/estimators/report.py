@@ -77,7 +77,7 @@ def _list_layers(model: Any, X: np.ndarray) -> list[np.ndarray]:
     """Return the predictions after every step."""
     if isinstance(model, TransformerRegressor):
         return list(model.staged_predict(X))
-    return [(X - model._mean) @ weights + model._shift for weights in model.layers_]
+    return [model.centre(X) @ weights + model._shift for weights in model.layers_]
 
 
 def read_cells(cells: list[Any], name: str) -> np.ndarray:
@@ -86,7 +86,7 @@ def read_cells(cells: list[Any], name: str) -> np.ndarray:
     for row, cell in enumerate(cells, 1):
         try:
             value = float(cell)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             shown = "nothing" if cell in (None, "") else repr(str(cell)[:50])
             raise InputError(
                 f"column {name!r} must hold numbers, row {row} has {shown}: "

@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from innerloop.errors import InputError
-
 EPSILON = float(np.finfo(np.float64).eps)
-LARGEST = 1e150
-"""Entries of the data are at most this: squares of larger ones would overflow."""
 FLAT_SHARE = 2 * EPSILON
 """A column with less than this share of its size as spread cannot be told from a constant."""
 
@@ -109,13 +105,3 @@ def _measure_spread(values: np.ndarray, share: np.ndarray) -> Any:
     largest = np.abs(values).max(axis=0)
     largest = np.where(largest > 0, largest, 1.0)
     return np.sqrt(share @ (values / largest) ** 2) * largest
-
-
-def check_size(name: str, array: Any) -> None:
-    """Refuse entries whose squares overflow."""
-    largest = float(np.abs(array).max(initial=0.0))
-    if largest > LARGEST:
-        raise InputError(
-            f"{name} has an entry of size {largest:.3g}, at most {LARGEST:g} is possible: "
-            "scale the data"
-        )

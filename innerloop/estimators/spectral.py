@@ -14,7 +14,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from innerloop.constructions.base import iterate_streams, read_prediction
 from innerloop.errors import InputError, OutOfRangeError
@@ -26,6 +26,7 @@ from innerloop.estimators.machine import (
     round_up,
     warn_gap,
 )
+from innerloop.estimators.reading import check_number, read_data
 from innerloop.limits import check_count
 from innerloop.problems.principal_components import PCAProblem
 
@@ -43,7 +44,8 @@ class _SpectralEstimator(BaseEstimator):
     random_state: Any
 
     def _read_points(self, X: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        check_number("tolerance", self.tolerance, 1.0)
+        X = read_data(self, X, ensure_min_samples=2)
         if X.shape[1] > MAX_FEATURES or len(X) > MAX_POINTS:
             raise OutOfRangeError(
                 f"{type(self).__name__} takes up to {MAX_POINTS:,} samples of {MAX_FEATURES} "
@@ -53,8 +55,8 @@ class _SpectralEstimator(BaseEstimator):
 
     def _prepare(self, X: np.ndarray, components: int) -> tuple[PCAProblem, np.ndarray]:
         """Return the scaled problem with start vectors, and the eigenvalues of its covariance."""
-        self.mean_ = X.mean(axis=0)
-        rows = X - self.mean_
+        mean = (X - X[0]).mean(axis=0)  # differences are exact where an offset is large
+        self.mean_, rows = X[0] + mean, X - X[0] - mean
         d = max(2, X.shape[1])
         size = round_up(max(len(X), d), most=MAX_POINTS)
         padded = np.zeros((size, d))
@@ -161,7 +163,7 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
         vectors = layers[-1] / np.linalg.norm(layers[-1], axis=1, keepdims=True)
         signs = np.sign(vectors[np.arange(len(vectors)), np.abs(vectors).argmax(axis=1)])
         self.components_ = vectors * signs[:, None]
-        covariance = np.atleast_2d(np.cov(X, rowvar=False))
+        covariance = np.atleast_2d(np.cov(X - X[0], rowvar=False))
         products = self.components_ @ covariance
         self.explained_variance_ = (products * self.components_).sum(axis=1)
         total = float(np.trace(covariance))
@@ -177,7 +179,7 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
     def transform(self, X: Any) -> np.ndarray:
         """Project points onto the directions."""
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = read_data(self, X, reset=False)
         return (X - self.mean_) @ self.components_.T
 
     def inverse_transform(self, X: Any) -> np.ndarray:

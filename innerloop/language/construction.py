@@ -187,6 +187,10 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         own = any("own" in list_arguments(function) for function in functions)
         return self._recordings if own else self.definition.recordings
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave recordings out of a pickle: they hold functions that no module has by name."""
+        return {name: value for name, value in self.__dict__.items() if name != "_recordings"}
+
     @cached_property
     def _recordings(self) -> Recordings:
         return Recordings()

@@ -24,12 +24,12 @@ from innerloop.limits import check_count, check_seed
 from innerloop.solving.base import Answers, Solver
 from innerloop.solving.data import Samples
 from innerloop.solving.k_means import keep_better
-from innerloop.solving.quadratic import check_underflow
+from innerloop.solving.quadratic import centre_carefully, check_underflow
 from innerloop.solving.starts import read_start
 
 LEAST_SHARE = 1e-12
 """σ² stays above this share of the labels' variance: exact fits would make it 0."""
-RIDGE_SHARE = 1e-10
+RIDGE_SHARE = 1e-13
 """On the diagonal of the normal equations, as a share of their largest entry."""
 
 
@@ -74,27 +74,40 @@ class MixtureOfRegressions(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
-        x = samples.x
+        x, y, mean, y_mean, scale = self._standardise(samples)
         if self.fit_intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
-        rows = Samples(x, samples.labels, samples.weight, samples.places)
+        rows = Samples(x, y, samples.weight, samples.places)
         if self.start is not None:
-            given = read_start(self.start, samples, self.components)
-            pad = given.new_zeros(*given.shape[:2], x.shape[-1] - given.shape[-1])
-            best = self._iterate(rows, torch.cat([given, pad], dim=-1), tolerance)
+            slopes = read_start(self.start, samples, self.components)
+            own = (slopes * mean.unsqueeze(1)).sum(dim=-1, keepdim=True) - y_mean[:, None, None]
+            slopes = slopes * scale.unsqueeze(1)
+            betas = torch.cat([slopes, own], dim=-1) if self.fit_intercept else slopes
+            best = self._iterate(rows, betas, tolerance)
         else:
             generator, best = torch.Generator().manual_seed(check_seed(self.seed)), {}
             for _ in range(self.restarts):
                 found = self._iterate(rows, self._draw(rows, generator), tolerance)
                 score = "log_likelihood"
                 best = keep_better(best, found, found[score] > best[score] if best else None)
-        return self._name_parts(best)
+        betas = best.pop("betas")
+        slopes = betas[..., : scale.shape[-1]] / scale.unsqueeze(1)
+        intercept = torch.zeros_like(slopes[..., 0])
+        if self.fit_intercept:
+            shift = (slopes * mean.unsqueeze(1)).sum(dim=-1)
+            intercept = betas[..., -1] + y_mean.unsqueeze(-1) - shift
+        return {"coef": slopes, "intercept": intercept, **best}
 
-    def _name_parts(self, found: Answers) -> Answers:
-        betas = found.pop("betas")
-        d = betas.shape[-1] - self.fit_intercept
-        intercept = betas[..., d] if self.fit_intercept else torch.zeros_like(betas[..., 0])
-        return {"coef": betas[..., :d], "intercept": intercept, **found}
+    def _standardise(self, samples: Samples) -> tuple[Tensor, ...]:
+        """Return rows of spread 1, centred if there is an intercept, with means and spreads."""
+        x, y = samples.x, samples.labels
+        mean, y_mean = torch.zeros_like(x[:, 0]), torch.zeros_like(y[:, 0])
+        if self.fit_intercept:
+            x, mean = centre_carefully(samples)
+            y_mean = samples.average(y)
+        scale = samples.average(x.square()).sqrt()
+        scale = torch.where(scale > 0, scale, 1.0)
+        return x / scale.unsqueeze(1), y - y_mean.unsqueeze(-1), mean, y_mean, scale
 
     def _draw(self, rows: Samples, generator: torch.Generator) -> Tensor:
         """Fit each component to as many random rows as it has weights, and one more."""

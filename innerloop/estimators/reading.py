@@ -1,0 +1,65 @@
+"""Read the data and the options of an estimator; what scikit-learn would misread is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from innerloop.arrays import check_tensor
+from innerloop.errors import InputError
+
+LARGEST = 1e150
+"""Entries of the data are at most this: squares of larger ones would overflow."""
+LEAST = 1e-140
+"""Data that are not all 0 have an entry of at least this: squares of smaller ones would vanish."""
+
+
+def read_data(estimator: BaseEstimator, X: Any, y: Any = None, **options: Any) -> Any:
+    """Return validated rows of float64, with labels where an estimator has them."""
+    named = {"X": X, **({} if y is None else {"y": y})}
+    for name, value in named.items():
+        check_unmasked(name, value)
+    if "y_numeric" in options:
+        options["y"] = y
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of entries near the largest
+            read = validate_data(estimator, X, dtype=np.float64, **options)
+        parts = read if isinstance(read, tuple) else (read,)
+        parts = tuple(np.asarray(part, dtype=np.float64) for part in parts)
+    except OverflowError:
+        raise InputError("the data hold a whole number too large for float64: scale them") from None
+    for name, part in zip(named, parts, strict=True):
+        _check_size(name, part)
+    return parts if len(parts) > 1 else parts[0]
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Refuse masked entries, which would be read as if there were no mask, and odd tensors."""
+    if isinstance(value, torch.Tensor):
+        check_tensor(value, name)
+    if masked := int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0:
+        raise InputError(f"{name} has {masked} masked entries: fill them or drop their rows")
+
+
+def check_number(name: str, value: Any, most: float = math.inf) -> float:
+    """Return a number above 0 and below `most`."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value < most:
+        below = "finite" if math.isinf(most) else f"below {most:g}"
+        raise InputError(f"{name} must be a number above 0 and {below}, got {value!r}")
+    return float(value)
+
+
+def _check_size(name: str, array: np.ndarray) -> None:
+    """Refuse entries whose squares overflow, or vanish in all places."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST or 0 < largest < LEAST:
+        raise InputError(
+            f"{name} has a largest entry of size {largest:.3g}, {LEAST:g} to {LARGEST:g} is "
+            "possible: scale the data"
+        )
