@@ -105,35 +105,35 @@ class Evaluator:
     def evaluate(self, tree: Tree, at: list[int]) -> Array:
         """Evaluate an expression; `at` has the token of each level."""
         name, *rest = tree
-        if name == "number":
-            return self.find_number(rest[0])
-        if name == "variable":
-            return self.variables[at[0]][rest[0]]
-        if name == "read":
-            return self.tokens[at[rest[0]]][rest[1]]
-        if name in ("sum", "own_total", "softmax"):
-            return getattr(self, f"add_{name}")(at, *rest)
-        if name == "entry":
-            return self.evaluate(rest[0], at)[rest[1]]
-        if name == "apply":
-            return self.apply_matrix(self.evaluate(rest[0], at), rest[1])
+        if (evaluate := getattr(self, f"evaluate_{name}", None)) is not None:
+            return evaluate(at, *rest)
         values = [self.evaluate(r, at) if isinstance(r, tuple) else r for r in rest]
-        if name == "dot":
-            return add_up([multiply(a, b) for a, b in zip(*values, strict=True)])
-        if name == "stack":
-            return values
-        if name == "entry_sum":
-            return add_up(values[0])
-        return spread(SCALAR_OPERATIONS[name], *values)
+        return spread(OPERATIONS[name], *values)
 
-    def find_number(self, written: str) -> Number:
-        """Return a number of the program, which may be one per step."""
-        if written == "eta":
-            return make_number(self.program.eta[self.k % len(self.program.eta)])
-        return make_number(1 + self.k if written == "(1 + k)" else written)
+    def evaluate_number(self, at: list[int], text: str) -> Number:
+        return self.find_number(text)
 
-    def apply_matrix(self, vector: list[Number], transposed: bool) -> list[Number]:
-        rows = self.program.matrix
+    def evaluate_variable(self, at: list[int], name: str) -> Array:
+        return self.variables[at[0]][name]
+
+    def evaluate_read(self, at: list[int], token: int, name: str) -> Array:
+        return self.tokens[at[token]][name]
+
+    def evaluate_entry(self, at: list[int], value: Tree, index: int) -> Number:
+        return self.evaluate(value, at)[index]
+
+    def evaluate_stack(self, at: list[int], *values: Tree) -> list[Number]:
+        return [self.evaluate(value, at) for value in values]
+
+    def evaluate_dot(self, at: list[int], a: Tree, b: Tree) -> Number:
+        pairs = zip(self.evaluate(a, at), self.evaluate(b, at), strict=True)
+        return add_up([multiply(one, other) for one, other in pairs])
+
+    def evaluate_entry_sum(self, at: list[int], value: Tree) -> Number:
+        return add_up(self.evaluate(value, at))
+
+    def evaluate_apply(self, at: list[int], value: Tree, transposed: bool) -> list[Number]:
+        vector, rows = self.evaluate(value, at), self.program.matrix
         if transposed:
             rows = tuple(zip(*rows, strict=True))
         return [
@@ -141,12 +141,18 @@ class Evaluator:
             for row in rows
         ]
 
+    def find_number(self, written: str) -> Number:
+        """Return a number of the program, which may be one per step."""
+        if written == "eta":
+            return make_number(self.program.eta[self.k % len(self.program.eta)])
+        return make_number(1 + self.k if written == "(1 + k)" else written)
+
     def find_keys(self, over: str, token: int) -> range:
         """Return the tokens that a sum of one token runs over."""
         counts = {"context": self.prompt.context, "all": len(self.tokens), "causal": token + 1}
         return range(counts[over])
 
-    def add_sum(
+    def evaluate_sum(
         self, at: list[int], kind: str, level: int, over: str, flag: Tree | None, body: Tree
     ) -> Array:
         keys = self.find_keys(over, at[0])
@@ -160,13 +166,15 @@ class Evaluator:
         share = make_number(Fraction(1, len(keys)) if kind == "mean" else 1)
         return spread(multiply, share, spread(lambda *parts: add_up(parts), *summands))
 
-    def add_own_total(self, at: list[int], level: int, body: Tree) -> Array:
+    def evaluate_own_total(self, at: list[int], level: int, body: Tree) -> Array:
         """Add up over the tokens with the same mark: a token itself, if it has one."""
         mark = self.tokens[at[0]]["p"]
         value = self.evaluate(body, [*at[:level], at[0]])
         return spread(multiply, make_number(0 if mark is None else 1), value)
 
-    def add_softmax(self, at: list[int], level: int, over: str, score: Tree, value: Tree) -> Array:
+    def evaluate_softmax(
+        self, at: list[int], level: int, over: str, score: Tree, value: Tree
+    ) -> Array:
         places = [[*at[:level], key] for key in self.find_keys(over, at[0])]
         scores = [self.evaluate(score, each) for each in places]
         largest = max(each.value for each in scores)
@@ -235,7 +243,7 @@ def close_gate(a: Number, off: Number, bound: float) -> Number:
     return Number(a.value if off.value == 0 else Fraction(0), a.size + Fraction(bound))
 
 
-SCALAR_OPERATIONS = {
+OPERATIONS = {
     "add": lambda a, b: add_up([a, b]),
     "subtract": lambda a, b: add_up([a, negate(b)]),
     "multiply": multiply,

@@ -92,34 +92,45 @@ class Program:
     def _write(self, tree: Tree) -> str:
         """Write an expression as Python."""
         name, *rest = tree
-        if name in ("number", "variable"):
-            return rest[0]
-        if name == "read":
-            return f"{self._name_token(rest[0])}.{rest[1]}"
         if name in OPERATORS:
             return f"({self._write(rest[0])} {OPERATORS[name]} {self._write(rest[1])})"
-        if name == "negate":
-            return f"(-{self._write(rest[0])})"
-        if name == "entry":
-            return f"{self._write(rest[0])}[{rest[1]}]"
-        if name == "apply":
-            return f"(A{'.T' * rest[1]} @ {self._write(rest[0])})"
-        if name == "sum":
-            kind, level, over, flag, body = rest
-            where = "" if flag is None else f", where={self._write_lambda(level, flag)}"
-            options = f", over={over!r}{where}, reach={REACH!r}"
-            return f"{kind}({self._write_lambda(level, body)}{options})"
-        if name == "own_total":
-            level, body = rest
-            return f"own_total({self._write_lambda(level, body)}, 'p', {REACH!r})"
-        if name == "softmax":
-            level, over, score, value = rest
-            functions = ", ".join(self._write_lambda(level, each) for each in (score, value))
-            return f"softmax({functions}, over={over!r})"
-        if name == "stack":
-            return f"stack([{', '.join(map(self._write, rest))}])"
+        if (write := getattr(self, f"_write_{name}", None)) is not None:
+            return write(*rest)
         words = [self._write(part) if isinstance(part, tuple) else repr(part) for part in rest]
         return f"{name}({', '.join(words)})"
+
+    def _write_number(self, text: str) -> str:
+        return text
+
+    def _write_variable(self, name: str) -> str:
+        return name
+
+    def _write_read(self, token: int, name: str) -> str:
+        return f"{self._name_token(token)}.{name}"
+
+    def _write_negate(self, value: Tree) -> str:
+        return f"(-{self._write(value)})"
+
+    def _write_entry(self, value: Tree, index: int) -> str:
+        return f"{self._write(value)}[{index}]"
+
+    def _write_apply(self, value: Tree, transposed: bool) -> str:
+        return f"(A{'.T' * transposed} @ {self._write(value)})"
+
+    def _write_stack(self, *values: Tree) -> str:
+        return f"stack([{', '.join(map(self._write, values))}])"
+
+    def _write_sum(self, kind: str, level: int, over: str, flag: Tree | None, body: Tree) -> str:
+        where = "" if flag is None else f", where={self._write_lambda(level, flag)}"
+        options = f"over={over!r}{where}, reach={REACH!r}"
+        return f"{kind}({self._write_lambda(level, body)}, {options})"
+
+    def _write_own_total(self, level: int, body: Tree) -> str:
+        return f"own_total({self._write_lambda(level, body)}, 'p', {REACH!r})"
+
+    def _write_softmax(self, level: int, over: str, score: Tree, value: Tree) -> str:
+        functions = ", ".join(self._write_lambda(level, each) for each in (score, value))
+        return f"softmax({functions}, over={over!r})"
 
     def _write_lambda(self, level: int, body: Tree) -> str:
         return f"lambda {self._name_token(level)}: {self._write(body)}"
@@ -215,32 +226,39 @@ class Author:
 
     def form(self, is_vector: bool) -> Tree:
         """Write what takes a block, or two."""
-        kind = self.draw(st.integers(0, 99))
-        basic = self.vector if is_vector else self.scalar
-        if kind < 45:
-            over, flag = self.choose("context", "context", "context", "all", "causal"), None
-            if self.happens(25):
-                read = ("read", 1, FLAGS[self.prompt])
-                own = ("read", 0, FLAGS[self.prompt])
-                both = ("multiply", own, read)
-                over = self.choose("all", "causal")
-                flag = self.choose(read, both, ("subtract", ("number", "1"), both))
-            body = self.body(is_vector)
-            return ("sum", self.choose("mean", "total"), 1, over, flag, body)
-        if kind < 50 and self.prompt == "points":
-            return ("own_total", 1, self.body(is_vector))
-        if kind < 54:
-            score: Tree = ("multiply", self.number(), ("dot", self.vector(0), self.vector(1)))
-            over = self.choose("context", "all", "causal")
-            return ("softmax", 1, over, score, self.vector(1) if is_vector else self.scalar(1))
-        if kind < 75:
-            value = ("subtract", basic(0), ("multiply", self.number(), basic(0)))
-            return self.units(value)
-        if kind < 85:
-            return ("multiply", ("read", 0, "g"), basic(0))
-        if kind < 92 and not is_vector:
-            return ("dot", ("read", 0, "w"), self.vector(0))
-        return ("add", basic(0), ("multiply", self.number(), basic(0)))
+        write = self.vector if is_vector else self.scalar
+        kinds: list[Callable[[], Tree]] = [
+            *[lambda: self.any_sum(is_vector)] * 9,
+            lambda: self.softmax(is_vector),
+            *[lambda: self.units(self.combine(write))] * 5,
+            *[lambda: ("multiply", ("read", 0, "g"), write(0))] * 2,
+            lambda: self.combine(write),
+        ]
+        if not is_vector:
+            kinds.append(lambda: ("dot", ("read", 0, "w"), self.vector(0)))
+        if self.prompt == "points":
+            kinds.append(lambda: ("own_total", 1, self.body(is_vector)))
+        return self.choose(*kinds)()
+
+    def combine(self, write: Callable[[int], Tree]) -> Tree:
+        """Write a linear combination of two values of this token."""
+        return (self.choose("add", "subtract"), write(0), ("multiply", self.number(), write(0)))
+
+    def any_sum(self, is_vector: bool) -> Tree:
+        """Write a sum under any mask, with or without a condition on pairs of tokens."""
+        over, flag = self.choose("context", "context", "context", "all", "causal"), None
+        if self.happens(25):
+            own, other = (("read", token, FLAGS[self.prompt]) for token in (0, 1))
+            both = ("multiply", own, other)
+            over = self.choose("all", "causal")
+            flag = self.choose(other, both, ("subtract", ("number", "1"), both))
+        return ("sum", self.choose("mean", "total"), 1, over, flag, self.body(is_vector))
+
+    def softmax(self, is_vector: bool) -> Tree:
+        """Write an average with softmax weights."""
+        score = ("multiply", self.number(), ("dot", self.vector(0), self.vector(1)))
+        value = self.vector(1) if is_vector else self.scalar(1)
+        return ("softmax", 1, self.choose("context", "all", "causal"), score, value)
 
     def units(self, value: Tree) -> Tree:
         """Write hidden units on a value."""
