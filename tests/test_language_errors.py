@@ -753,6 +753,7 @@ ELSEWHERE = {
     "`where` must be 0 or 1": "test_a_flag_that_is_neither_0_nor_1_is_named_as_the_cause",
     "is declared shared, but a": "test_a_register_that_differs_is_not_believed_to_be_shared",
     "changes no state": "test_what_is_missing_is_said",
+    "the answer has shape": "test_an_answer_of_another_shape_than_the_prompt_reads_is_refused",
     "has no answer": "test_what_is_missing_is_said",
     "this is for use inside of a program": "test_primitives_are_for_programs",
     "cannot be a name in Python": "none: Python refuses it in a call",
@@ -805,6 +806,27 @@ def test_every_refusal_is_tested() -> None:
     assert not unlisted
     unused = [part for part in ELSEWHERE if not any(part in each for each in left)]
     assert not unused
+
+
+@pytest.mark.parametrize("part", ["answer", "readout"])
+@pytest.mark.parametrize(
+    ("prompt", "answer", "message"),
+    [
+        ("regression", lambda me: me.x, r"shape \(3,\), but answers to this prompt are one number"),
+        ("points", lambda me: me.data, r"shape \(\), but .* are of dimensions \(K\): use .* stack"),
+    ],
+)
+def test_an_answer_of_another_shape_than_the_prompt_reads_is_refused(
+    prompt: str, answer: Any, message: str, part: str
+) -> None:
+    """It was once read along the wrong axis, by the weights and by the reference alike."""
+    data: dict[str, Any] = {"data": Data()} if prompt == "points" else {}
+    made = program(prompt=prompt, x=Data("d"), q=State(), **data)(
+        lambda me: setattr(me, "q", me.q + me.x[0])
+    )
+    getattr(made, part)(answer)
+    with pytest.raises(CannotCompile, match=rf"line .*{message}"):
+        innerloop.compile(made, d=3, n=4, instances=2)
 
 
 def test_an_answer_that_is_no_value_is_refused() -> None:

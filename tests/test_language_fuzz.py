@@ -81,9 +81,10 @@ class Author:
     def answer(self, me: Any) -> Any:
         self.random, self.names = random.Random(self.seed + 2), []
         if self.random.random() < 0.5:
-            return dot(me.w, me.x)
+            return stack([dot(me.w, me.x), me.q]) if self.prompt == "points" else dot(me.w, me.x)
         score = self.number() * me.q + mean(lambda j: dot(self.vector(me), self.vector(j)))
-        return relu(score) if self.random.random() < 0.3 else score
+        score = relu(score) if self.random.random() < 0.3 else score
+        return stack([score, me.q]) if self.prompt == "points" else score
 
     def write(self, me: Any, A: Any) -> None:
         self.random, self.names, self.A = random.Random(self.seed), [], A

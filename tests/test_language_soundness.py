@@ -25,9 +25,11 @@ from innerloop.language import (
     program,
     soft_threshold,
     softmax,
+    stack,
     total,
 )
 from innerloop.language.errors import CannotCompile
+from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.linear_regression import LinearRegression
 
 REGISTERS: dict[str, Any] = {"x": Data("d"), "y": Data(), "t": Data(), "q": State()}
@@ -327,3 +329,22 @@ def test_a_flag_must_be_exact_where_the_bound_is_large() -> None:
 
     with pytest.raises(CannotCompile, match=r"the flag of gate must be 0 or 1 .* is 0.99995"):
         innerloop.compile(make(step), **SMALL)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_marks_with_negative_products_are_marks(n: int) -> None:
+    """They are in range: a gate closes to them even more."""
+
+    @program(prompt="points", x=Data("d"), p=Data(4), q=State())
+    def square(me: Any) -> None:
+        me.q = own_total(lambda j: dot(me.x, j.x), "p", 1e3)
+
+    square.answer(lambda me: stack([me.q, me.q]))
+    built = innerloop.compile(square, d=2, n=n, clusters=2, steps=1, instances=2)
+    assert built.certificate.holds
+    problem = ClusteringProblem(
+        torch.arange(2.0 * n).reshape(n, 2).double(), torch.ones(2, 2).double()
+    )
+    assert built.predict(problem)[:, 0].tolist() == pytest.approx(
+        problem.x.square().sum(-1).tolist()
+    )

@@ -30,6 +30,8 @@ class Definition:
     first_part      computes states before the first step
     answer_part     computes what a token answers, in the transformer
     readout_part    computes it from the output stream, outside of the transformer
+
+    `answer_dims` are the dimensions that an answer must have, or None where a class reads it.
     """
 
     step: Function
@@ -39,6 +41,7 @@ class Definition:
     first_part: Function | None = None
     answer_part: Function | None = None
     readout_part: Function | None = None
+    answer_dims: tuple[str, ...] | None = None
     recordings: Recordings = field(default_factory=Recordings)
 
     def init(self, function: Function) -> Function:

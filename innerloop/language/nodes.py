@@ -67,6 +67,7 @@ class Node:
     setting  mask and normalisation; None where any average over tokens will do
     gate     score terms that close a head to some tokens; it is open where they add up to 0
     reach    the largest |score| that a closed gate silences
+    flagged  whether the gate is reach·(flag − 1) of a flag that must be 0 or 1
     parts    hidden units, whose sum it is
     shared   whether it is the same in every token
     block    the block that computes it, counted from 1
@@ -82,6 +83,7 @@ class Node:
     terms: list[Term] = field(default_factory=list)
     gate: Pairs = field(default_factory=dict)
     reach: Fraction | None = None
+    flagged: bool = False
     parts: list[Part] = field(default_factory=list)
     shared: bool = False
     block: int = 0

@@ -82,6 +82,7 @@ def program(
 
     def make(step: Function) -> type[ProgramConstruction]:
         definition = read(step)
+        definition.answer_dims = definition.prompt.answer_dims
         refuse_own(step)
         members: dict[str, Any] = {
             "definition": definition,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from innerloop.language.conditions import find_error, find_violations
-from innerloop.language.forms import ONE, Pairs, Row
+from innerloop.language.forms import Pairs, Row
 from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
 from innerloop.transformer import Layout
@@ -69,7 +69,7 @@ class RangeCheck:
         counted = count_keys(node, tokens, context, values["one"])
         gate = self.score(node.gate, values) if node.gate else torch.zeros_like(counted)
         closed = (gate < -float(node.reach or 0) / 2) & (counted > 0)
-        if node.reach is not None and node.gate.get((ONE, ONE)) == -node.reach:  # `where`
+        if node.flagged and node.reach is not None:
             flags = (1 + gate / float(node.reach)) * (counted > 0)
             used = (
                 math.inf

@@ -65,6 +65,7 @@ class Recording:
     registers  the declared registers
     shapes     their shapes
     part       the value that a step returns does not matter, that of an answer does
+    answer     the dimensions of an answer; None for any
     """
 
     function: Function
@@ -73,6 +74,7 @@ class Recording:
     registers: Mapping[str, Register]
     shapes: Mapping[str, Shape]
     part: Part
+    answer: tuple[str, ...] | None
 
     def run(self) -> Record:
         """Run the function and return what it computes."""
@@ -95,13 +97,23 @@ class Recording:
             RECORDERS.reset(running)
 
     def _check_answer(self, returned: Any) -> None:
-        is_constant = isinstance(returned, RecordedNumber | numbers.Real)
-        if self.part == "step" or is_value(returned) or (self.part == "readout" and is_constant):
+        if self.part == "step":
             return
-        raise CannotCompile(
-            f"the answer must be a value of this token, got {describe_kind(returned)}: return it",
-            find_definition(self.function),
-        )
+        is_constant = isinstance(returned, RecordedNumber | numbers.Real)
+        if not is_value(returned) and not (self.part == "readout" and is_constant):
+            raise CannotCompile(
+                f"the answer must be a value of this token, got {describe_kind(returned)}: return "
+                "it",
+                find_definition(self.function),
+            )
+        shape = () if is_constant else returned.shape
+        if self.answer is not None and len(shape) != len(self.answer):
+            expected = f"of dimensions ({', '.join(self.answer)})" if self.answer else "one number"
+            raise CannotCompile(
+                f"the answer has shape {shape}, but answers to this prompt are {expected}: use "
+                "x[i] or dot(a, b) for one number, and stack([…]) for several",
+                find_definition(self.function),
+            )
 
 
 def record_function(recording: Recording, earlier: tuple[Recording, Record] | None) -> Record:
@@ -182,7 +194,10 @@ class Recordings:
                 return record
         shapes = definition.find_shapes(sizes)
         names, part = definition.number_names, _name_part(definition, function)
-        recording = Recording(function, arguments, names, definition.registers, shapes, part)
+        answer = definition.answer_dims
+        recording = Recording(
+            function, arguments, names, definition.registers, shapes, part, answer
+        )
         record = record_function(recording, self._first.get(function))
         self._first.setdefault(function, (recording, record))
         values = _list_values(definition, arguments) if record.used_values else None

@@ -159,7 +159,14 @@ class Tracer(Machine):
         shared = over != "causal" and all(self.shared[name] for name in queries)
         bound = to_fraction(reach) if gated else None
         return self._add(
-            pair.shape, kind, shared, setting=setting, terms=terms, gate=gate, reach=bound
+            pair.shape,
+            kind,
+            shared,
+            setting=setting,
+            terms=terms,
+            gate=gate,
+            reach=bound,
+            flagged=flag is not None,
         )
 
     def _make_gate(self, flag: Any, mark: str | None, reach: Any, gap: Any) -> Pairs:
@@ -208,6 +215,7 @@ class Tracer(Machine):
             terms=terms,
             gate=gate,
             reach=None if flag is None else to_fraction(reach),
+            flagged=flag is not None,
         )
 
     def interpolate(self, value: Any, knots: Knots) -> Any:

@@ -70,6 +70,7 @@ class BanditPrompt(GamePrompt):
     problem_type = BanditGameProblem
     offers = {"a": ("A", "d"), "chosen": ("A",), "reward": (), "z": ("d",), "pos": ()}
     size_names = ("d", "n", "A")
+    answer_dims = ("A",)
     counted = {"A": "actions", "d": "features"}
 
     def find_sizes(self, problem: BanditGameProblem) -> dict[str, int]:

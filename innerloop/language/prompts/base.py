@@ -81,6 +81,8 @@ class Prompt(ABC):
     """The registers that a prompt can fill, and their dimensions."""
     size_names: ClassVar[tuple[str, ...]]
     """Letters of its sizes."""
+    answer_dims: ClassVar[tuple[str, ...]] = ()
+    """The dimensions of a token's answer."""
     marks: ClassVar[tuple[str, ...]] = ()
     """Registers whose products alone matter: 1 for a token and itself, less by a gap for others."""
     discrete: ClassVar[str] = ""

@@ -27,6 +27,7 @@ class ComponentsPrompt(Prompt):
     problem_type = PCAProblem
     offers = {"x": ("d",), "id": ("d",), "v": ("c", "d")}
     size_names = ("d", "n", "c")
+    answer_dims = ("c", "d")
 
     def find_sizes(self, problem: PCAProblem) -> dict[str, int]:
         return {"d": problem.d, "n": problem.n, "c": problem.components}

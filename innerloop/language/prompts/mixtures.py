@@ -62,6 +62,7 @@ class OppositesPrompt(MixturePrompt):
     """Examples and queries; the first of two opposite vectors in every token."""
 
     offers = {"x": ("d",), "y": (), "p": (MARK_SIZE,), "beta": ("d",)}
+    answer_dims = ("d",)
 
     def fill_registers(self, problem: MixtureProblem) -> Registers:
         x = torch.cat([problem.x, problem.x_query], dim=-2)

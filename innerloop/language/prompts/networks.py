@@ -30,6 +30,7 @@ class NetworkPrompt(Prompt):
     name = "networks"
     problem_type = NetworkProblem
     size_names = ("d", "n", "K", "m")
+    answer_dims = ("m",)
 
     def __init__(self, layers: int = 2) -> None:
         sides = ["d", *["K"] * (layers - 1), "m"]

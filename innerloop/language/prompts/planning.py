@@ -40,6 +40,7 @@ class PlanningPrompt(GamePrompt):
         **{"i": (), "i2": (), "e": (), "p": (MARK_SIZE,)},
     }
     size_names = ("n", "S", "A", "H")
+    answer_dims = ("A",)
     counted = {"S": "states", "A": "actions", "H": "steps of an episode"}
     marks = ("p",)
 

@@ -37,6 +37,7 @@ class PointsPrompt(Prompt):
         "p": (MARK_SIZE,),
     }
     size_names = ("d", "n", "K")
+    answer_dims = ("K",)
     marks = ("p",)
 
     def find_sizes(self, problem: ClusteringProblem) -> dict[str, int]:
