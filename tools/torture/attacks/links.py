@@ -27,6 +27,7 @@ from innerloop.report.drawing import Drawings
 from innerloop.report.export import write_figures
 from innerloop.report.page import Chart
 from tools.torture.attack import Attack, Defect, Verdict, refuse_or
+from tools.torture.isolation import call_in_child
 from tools.torture.victims import (
     SEED,
     SETTINGS,
@@ -102,9 +103,11 @@ VICTIMS = {
 
 
 def prepare(folder: Path) -> Path:
-    """Make every victim, and check that a file that is read can be told from one that is not."""
+    """Make every victim, in a process of its own: the library that draws starts threads."""
+    os.chdir(folder)
     for name, victim in VICTIMS.items():
-        victim.make(folder / name)
+        if call_in_child(partial(victim.make, folder / name), 60.0):
+            raise RuntimeError(Path("error").read_text("utf-8"))
     return folder
 
 
@@ -170,21 +173,25 @@ def replace_by_links(place: Path, outside: Path, chance: random.Random, is_hard:
 def read_tree(folder: Path) -> dict[str, Any]:
     """Read all files below a folder, with the times of their last changes."""
     return {
-        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        str(path): (path.lstat().st_mtime_ns, path.read_bytes() if is_plain_file(path) else None)
         for path in (folder, *folder.rglob("*"))
     }
 
 
 def reset_reading_times(folder: Path) -> None:
     """Set the times of the last reading to 0: the next reading of a file changes its time."""
-    for path in folder.rglob("*"):
+    for path in filter(is_plain_file, folder.rglob("*")):
         os.utime(path, ns=(0, path.stat().st_mtime_ns))
 
 
 def list_read_files(folder: Path) -> list[str]:
     """List the files below a folder that were read since their times of reading were reset."""
-    files = (path for path in folder.rglob("*") if path.is_file())
+    files = filter(is_plain_file, folder.rglob("*"))
     return sorted(path.name for path in files if path.stat().st_atime_ns)
 
 
-ATTACKS = (Attack("links", 2_000, prepare, attempt, sample=20, cost=0.1),)
+def is_plain_file(path: Path) -> bool:
+    return path.is_file() and not os.path.islink(path)
+
+
+ATTACKS = (Attack("links", 2_000, prepare, attempt, sample=8, cost=0.3, limited=False),)
