@@ -236,17 +236,6 @@ def test_a_folder_is_flushed_after_a_rename(
     assert (tmp_path / "a").read_bytes() == b"2"
 
 
-def test_a_folder_that_cannot_be_written_is_noticed_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[float] = []
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    with pytest.raises(FileError, match="no permission to write"):
-        train_small(tmp_path / "run", progress=lambda share, doing="": steps.append(share))
-    assert not steps
-
-
 def test_a_disk_that_is_full_at_the_start_is_noticed_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

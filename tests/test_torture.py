@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from innerloop.errors import InputError
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tools.torture import runner  # noqa: E402
+from tools.torture.__main__ import end_by_signal  # noqa: E402
 from tools.torture.attack import Attack, Defect, Unavailable, Verdict, refuse_or  # noqa: E402
 from tools.torture.corruption import damage_bytes, damage_tree  # noqa: E402
 from tools.torture.drawing import draw  # noqa: E402
@@ -26,7 +29,7 @@ from tools.torture.hostile import PAYLOADS, Outline, check_page  # noqa: E402
 from tools.torture.isolation import call_in_child  # noqa: E402
 from tools.torture.killing import Killer  # noqa: E402
 from tools.torture.runner import load_attacks, run_attack  # noqa: E402
-from tools.torture.table import read_finished, simplify_defect, write_record  # noqa: E402
+from tools.torture.table import read_finished, read_others, simplify_defect, write_record  # noqa: E402
 
 SEED = 16
 """The seed of the sample."""
@@ -98,6 +101,54 @@ def test_what_is_not_there_is_left_out_and_said() -> None:
     row = run_attack(Attack("toy", 1, prepare, do_anything), range(1), 0).as_dict()
     assert row["skipped"] == "no browser"
     assert row["tries"] == 0
+
+
+def test_folders_of_killed_attacks_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a running attack stays, and so does one that is not an attack's."""
+    monkeypatch.setattr(runner, "find_scratch", lambda: str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", ""]) as killed:
+        killed.wait()
+    names = [f"torture-{killed.pid}-a", f"torture-{os.getpid()}-b", "torture-c", "torture-d-e"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    runner.remove_left_overs()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_temporary_files_of_a_try_are_removed() -> None:
+    def leave(prepared: str, chance: random.Random, folder: Path) -> Verdict:
+        raise Defect(tempfile.mkdtemp())
+
+    row = run_attack(Attack("toy", 1, str, leave), range(1), 0)
+    ((name,),) = (kind.values() for kind in row.defects.values())
+    assert not Path(name).exists()
+    assert "torture-" in name
+
+
+def test_a_run_that_is_terminated_ends_its_lanes_and_removes_its_folder(tmp_path: Path) -> None:
+    """Otherwise, a try that hangs would outlive the run."""
+
+    def prepare(folder: Path) -> Path:
+        (tmp_path / "prepared").write_text(str(folder))
+        return tmp_path / "lane"
+
+    def hang(lane: Path, chance: random.Random, folder: Path) -> Verdict:
+        lane.write_text(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(60)
+        return "survived"
+
+    def run() -> None:
+        signal.signal(signal.SIGTERM, end_by_signal)
+        os.chdir(tmp_path)
+        run_attack(Attack("toy", 1, prepare, hang), range(1), 0)
+
+    assert call_in_child(run, 20.0) == 99
+    assert (tmp_path / "error").read_text().startswith("SystemExit")
+    assert not runner.is_running(int((tmp_path / "lane").read_text()))
+    assert not Path((tmp_path / "prepared").read_text()).exists()
 
 
 def test_a_try_depends_on_the_seed_and_its_number_alone() -> None:
@@ -222,4 +273,6 @@ def test_a_stopped_run_keeps_what_had_no_defect(tmp_path: Path) -> None:
     write_record(path, [row, found, skipped], {"seed": 3}, "make torture")
     assert read_finished(path, 3) == {("kills", 5): row}
     assert read_finished(path, 4) == {}
+    assert read_others(path, {"pages"}) == [skipped, row]
+    assert read_others(tmp_path / "none.json", {"pages"}) == []
     assert read_finished(tmp_path / "none.json", 3) == {}

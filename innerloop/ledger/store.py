@@ -86,9 +86,9 @@ class Store:
     def read(self, cell: Cell) -> Finished | None:
         """Read a stored result, even if it is stale; None if it is missing or damaged."""
         path = self.path(cell)
-        if self.recorded is not None and not path.exists():
-            path = Store(self.recorded, self.notice).path(cell)
         try:
+            if self.recorded is not None and not path.exists():
+                path = Store(self.recorded, self.notice).path(cell)
             file = read_object(path)
             content = file["content"]
             if file["format"] != FORMAT or file["version"] not in range(1, VERSION + 1):

@@ -82,7 +82,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
     try:
         handle = open_own_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise FileError(f"cannot train into {folder}: {error.strerror or error}") from None
+        raise FileError(f"cannot open {path}: {error.strerror or error}") from None
     _handles.add(handle)
     try:
         try:

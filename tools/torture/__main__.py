@@ -6,15 +6,16 @@ import argparse
 import math
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from innerloop.errors import unknown_name_error
 from innerloop.terminal import progress_bar
 from tools.torture.attack import Attack
 from tools.torture.runner import load_attacks, run_attack
-from tools.torture.table import print_rows, read_finished, write_record
+from tools.torture.table import print_rows, read_finished, read_others, write_record
 
 RECORD = Path(__file__).resolve().parents[2] / "results" / "torture.json"
 
@@ -22,6 +23,7 @@ RECORD = Path(__file__).resolve().parents[2] / "results" / "torture.json"
 def main() -> None:
     """Run the attacks that the command line selects; exit 1 where there are defects."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, end_by_signal)
     known = load_attacks()
     options = parse_options(list(known))
     for name in options.only or ():
@@ -31,6 +33,8 @@ def main() -> None:
     chosen = [attack for attack in chosen if choose_numbers(attack, options)]
     rows: list[dict[str, Any]] = []
     finished = read_finished(options.output, options.seed) if options.resume else {}
+    names = {attack.name for attack in chosen}
+    others = read_others(options.output, names) if options.only and options.output else []
     settings = {name: getattr(options, name) for name in ("seed", "share", "tries", "workers")}
     command = shlex.join(
         ["python", "-m", "tools.torture", *(word for word in sys.argv[1:] if word != "--resume")]
@@ -52,11 +56,16 @@ def main() -> None:
             rows.append(row)
             bar.notice(f"{attack.name}: {row['tries']} tries, {row['defects']} defects")
             if options.output is not None:
-                write_record(options.output, rows, settings, command)
+                write_record(options.output, [*others, *rows], settings, command)
     print_rows(rows)
     if options.output is not None:
         print(f"recorded in {options.output}")
     sys.exit(1 if any(row["defects"] for row in rows) else 0)
+
+
+def end_by_signal(number: int, frame: object) -> NoReturn:
+    """Exit in order, so that the lanes are ended and their folders are removed."""
+    sys.exit(128 + number)
 
 
 def parse_options(names: list[str]) -> argparse.Namespace:
@@ -74,7 +83,12 @@ def parse_options(names: list[str]) -> argparse.Namespace:
         "--resume", action="store_true", help="keep the attacks that the output has without defect"
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("-o", "--output", type=Path, help=f"by default, for a whole run, {RECORD}")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help=f"by default, for a whole run, {RECORD}; with --only, rows of other attacks stay",
+    )
     options = parser.parse_args()
     part = options.only or options.tries or options.sample or options.first is not None
     if options.share == 1 and not part and options.output is None:

@@ -101,6 +101,7 @@ def _run_lane(
     attack: Attack, prepared: Any, numbers: range, seed: int, root: Path, writer: int
 ) -> None:
     os.setsid()  # so that a lane that hangs can be ended with all its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()
     faulthandler.disable()  # the parent says which try a lane died of
     silence = os.open(os.devnull, os.O_RDWR)
@@ -114,6 +115,7 @@ def _run_lane(
     for kind in (DeprecationWarning, FutureWarning):  # of libraries, about themselves
         warnings.simplefilter("ignore", kind)
     folder = Path(tempfile.mkdtemp(dir=root))
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)  # is removed with all that is in it
     os.chdir(folder)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in numbers:

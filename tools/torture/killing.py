@@ -58,9 +58,14 @@ class Killer:
             return
         if event == "open" and not _is_writing(arguments):
             return
-        words = [os.fsdecode(a) for a in arguments if isinstance(a, str | bytes | os.PathLike)]
-        if event.startswith("fcntl") or any(word.startswith(self.folder) for word in words):
+        names = arguments[:1] if event == "open" else arguments
+        words = [os.fsdecode(a) for a in names if isinstance(a, str | bytes | os.PathLike)]
+        if event.startswith("fcntl") or any(map(self._is_inside, words)):
             self.tick()
+
+    def _is_inside(self, name: str) -> bool:
+        """Return whether a file is in the folder; a relative name is that of an open folder."""
+        return name.startswith(self.folder) or not os.path.isabs(name)
 
 
 class _HalfWriter:

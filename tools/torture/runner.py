@@ -18,6 +18,9 @@ from tools.torture.attack import Attack, Unavailable
 from tools.torture.isolation import run_tries
 from tools.torture.table import Row
 
+PREFIX = "torture-"
+"""How the folder of an attack begins; the process id follows."""
+
 
 def load_attacks() -> dict[str, Attack]:
     """Load every attack by its name: the `ATTACKS` of each file below `attacks`."""
@@ -39,7 +42,8 @@ def run_attack(
     """Run the tries of these numbers of one attack, and return its row of the table."""
     row, start, here = Row(attack.name, seed), time.perf_counter(), Path.cwd()
     torch.set_num_threads(1)  # before any fork: the threads of a pool do not survive one
-    root = Path(tempfile.mkdtemp(prefix="torture-", dir=find_scratch()))
+    remove_left_overs()
+    root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=find_scratch()))
     try:
         (root / "prepared").mkdir()
         prepared = attack.prepare(root / "prepared")
@@ -59,3 +63,22 @@ def find_scratch() -> str | None:
     """Find a folder in memory where there is one: the attacks write very many files."""
     memory = "/dev/shm"
     return memory if os.path.isdir(memory) and os.access(memory, os.W_OK) else None
+
+
+def remove_left_overs() -> None:
+    """Remove the folders of attacks whose process was killed."""
+    for path in Path(find_scratch() or tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        process = path.name.removeprefix(PREFIX).partition("-")[0]
+        if process.isdigit() and not is_running(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process with this id."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

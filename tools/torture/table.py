@@ -7,6 +7,7 @@ import os
 import platform
 import re
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def write_record(
         "versions": collect_versions(),
         "machine": {"cores": os.cpu_count(), "processor": platform.machine()},
         "seconds": round(sum(row["seconds"] for row in rows), 1),
-        "table": rows,
+        "table": sorted(rows, key=lambda row: row["attack"]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(contents, indent=2, ensure_ascii=False) + "\n").encode())
@@ -121,3 +122,9 @@ def read_finished(path: Path, seed: int) -> dict[tuple[str, int], dict[str, Any]
         for row in contents["table"]
         if not row["defects"] and "skipped" not in row
     }
+
+
+def read_others(path: Path, names: Container[str]) -> list[dict[str, Any]]:
+    """Read the rows that a record has of other attacks than these."""
+    table = json.loads(path.read_bytes())["table"] if path.exists() else []
+    return [row for row in table if row["attack"] not in names]
