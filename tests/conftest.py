@@ -69,7 +69,7 @@ def law_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certify by the law alone, which is what decides.
 
     Norms, the weights that no instance reaches and the exact comparison have their own tests, and
-    `test_file` certifies every construction with them.
+    `test_transformer_file` certifies every construction with them.
     """
     apart = {"status": "none", "brief": "left out", "text": "left out: it has tests of its own"}
     compare = "innerloop.certification.certificate.compare_for_certificate"
