@@ -16,7 +16,7 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 MAX_DEPTH = 32
-"""The largest nesting depth of lists; no problem has so many dimensions."""
+"""The largest nesting depth of lists; problems have fewer dimensions."""
 WIDE = (torch.float64, torch.float32)
 NARROW = (torch.float16, torch.bfloat16)
 """Precisions that stay as they are, and precisions that are converted to float32 without loss."""
@@ -101,7 +101,7 @@ def _describe_kind(value: Any, dtype: Any) -> str:
         return "text"
     if dtype.kind == "O" and not isinstance(value, np.ndarray | list | tuple):
         return f"a {type(value).__name__}"
-    return "objects that are no numbers" if dtype.kind == "O" else f"{dtype.name}"
+    return "objects that are not numbers" if dtype.kind == "O" else f"{dtype.name}"
 
 
 def _make_error(name: str, expected: str, actual: str) -> InputError:

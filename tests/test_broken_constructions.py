@@ -49,7 +49,7 @@ class Unexplained(PreconditionedGradientDescentConstruction):
     cost: ClassVar[Cost] = Cost("k", "T", "d + 2")
 
 
-def test_the_first_break_says_what_was_expected_and_found_and_where() -> None:
+def test_the_first_deviation_reports_place_and_both_values() -> None:
     construction = Transposed(d=3, n=4, steps=4)
     problem = LinearRegression(d=3, n=4, noise=0.5, queries=2).sample(5)
     found = measure_deviations(construction, construction.transformer, problem)
@@ -68,7 +68,7 @@ def test_the_first_break_says_what_was_expected_and_found_and_where() -> None:
     assert float(off[instance, token, 3]) == float(off.max())
 
 
-def test_certify_finds_the_smallest_version_that_breaks() -> None:
+def test_certify_finds_the_smallest_size_that_breaks() -> None:
     construction = Transposed(d=7, n=30, steps=9)
     certificate = certify(construction, construction.transformer, seed=5)
     assert not certificate.holds
@@ -90,7 +90,7 @@ def unmask(attention: Attention) -> None:
 
 
 @pytest.mark.parametrize("change", [double_values, unmask])
-def test_only_the_constructions_own_weights_are_shrunk(change: Callable) -> None:
+def test_only_own_weights_are_shrunk(change: Callable) -> None:
     """Weights that somebody changed have no smaller version, even of a construction that breaks."""
     construction = Transposed(d=3, n=8, steps=4)
     assert "smallest" in certify(construction, construction.transformer).broken
@@ -103,7 +103,7 @@ def test_only_the_constructions_own_weights_are_shrunk(change: Callable) -> None
     assert "smallest" not in certificate.broken
 
 
-def test_a_smaller_version_stays_within_what_is_accepted() -> None:
+def test_a_smaller_size_stays_within_the_limits() -> None:
     """Numbers that are given outright fix d: it cannot be lowered."""
     given = 0.1 * torch.randn(3, 3, dtype=torch.float64)
     construction = Transposed(d=3, n=20, steps=5, preconditioners=given)
@@ -111,7 +111,7 @@ def test_a_smaller_version_stays_within_what_is_accepted() -> None:
     assert "smallest found: -s steps=3 -s d=3 -s n=1 " in broken
 
 
-def test_shrinking_ends_and_passes_over_what_fails() -> None:
+def test_shrinking_ends_and_skips_errors() -> None:
     tried = []
 
     def breaks(construction: PreconditionedGradientDescentConstruction) -> bool:
@@ -130,7 +130,7 @@ def test_shrinking_ends_and_passes_over_what_fails() -> None:
     assert shrink(start, lambda _: False) is start
 
 
-def test_a_wrong_cost_is_found() -> None:
+def test_a_wrong_cost_is_reported() -> None:
     wordy = Wordy(d=3, n=4, steps=5)
     assert check_cost(wordy, wordy.transformer) == "cost: declares k = 5 layers, has 6"
     certificate = certify(wordy, wordy.transformer)
@@ -172,7 +172,7 @@ def test_a_cost_with_other_letters_is_compared() -> None:
         ((2, 3), "register z: expected 0, found 0.5 (token 1, entry (1, 0) of instance (1, 2))"),
     ],
 )
-def test_places_are_spelled(batch: tuple[int, ...], says: str) -> None:
+def test_places_are_described(batch: tuple[int, ...], says: str) -> None:
     layout = Layout(x=2, z=(2, 2))
     exact, where = torch.zeros(*batch, 3, 6).double(), torch.ones(3, 6, dtype=torch.bool)
     stream = exact.clone()
@@ -190,7 +190,7 @@ def test_places_are_spelled(batch: tuple[int, ...], says: str) -> None:
         (1.0, float("nan"), "expected 1, found nan (entry 1 of instance 0)"),
     ],
 )
-def test_numbers_are_told_apart(expected: float, found: float, says: str) -> None:
+def test_different_numbers_have_different_texts(expected: float, found: float, says: str) -> None:
     answer = torch.zeros(1, 2).double()
     prediction = answer.clone()
     answer[0, 1], prediction[0, 1] = expected, found
@@ -200,7 +200,7 @@ def test_numbers_are_told_apart(expected: float, found: float, says: str) -> Non
     assert numbers[0] != numbers[1]
 
 
-def test_wrong_shapes_are_said() -> None:
+def test_wrong_shapes_are_reported() -> None:
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(*shape)
 

@@ -82,7 +82,7 @@ class PlainChart:
 PLAIN_CHART = PlainChart()
 
 
-def test_what_is_whole_is_not_damaged(runs: Path) -> None:
+def test_intact_runs_are_not_damaged(runs: Path) -> None:
     assert load_both(runs) == (["bad", "good"], {})
 
 
@@ -107,7 +107,7 @@ HEAD = "step,learning_rate,seconds,loss\n"
         (HEAD + "0,1,1,1\n", "do not match their SHA-256"),
     ],
 )
-def test_a_damaged_history(runs: Path, text: str, reason: str) -> None:
+def test_a_damaged_history_is_reported(runs: Path, text: str, reason: str) -> None:
     (runs / "bad" / "history.csv").write_text(text)
     found, damaged = load_both(runs)
     assert found == ["good"]
@@ -137,7 +137,7 @@ def reseal(folder: Path, change: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, "x", [1], {"a": {"b": [1]}}, True, 1e400, 10**400])
 @pytest.mark.parametrize("name", ["recipe", "command", "seconds", "final", "settings", "step"])
-def test_a_description_with_other_types(runs: Path, name: str, value: Any) -> None:
+def test_a_description_with_wrong_types_is_reported(runs: Path, name: str, value: Any) -> None:
     inner = name == "step"
     if (name in ("recipe", "command") and value == "x") or (name == "seconds" and value == 3):
         return
@@ -149,7 +149,7 @@ def test_a_description_with_other_types(runs: Path, name: str, value: Any) -> No
     assert damaged["bad"]
 
 
-def test_foreign_files_notes_and_deep_json(runs: Path) -> None:
+def test_foreign_files_notes_and_nested_json_are_reported(runs: Path) -> None:
     model = runs / "bad" / "model.safetensors"
     reseal(runs / "bad", lambda about: DEEP)
     note_run(runs, runs.parent / "away")
@@ -167,8 +167,8 @@ def test_foreign_files_notes_and_deep_json(runs: Path) -> None:
     assert load_both(runs)[0] == ["good"]
 
 
-def test_seeded_damage(runs: Path, whole: Path) -> None:
-    """Cut, flipped, emptied or swapped anywhere: told, or not to be seen in the run."""
+def test_random_damage_is_reported_or_harmless(runs: Path, whole: Path) -> None:
+    """Files are cut, flipped, swapped or repeated: the damage is reported or has no effect."""
     chance = random.Random(0)
     good = {p.name: p.read_bytes() for p in (whole / "good").iterdir()}
     names = ("history.csv", "model.safetensors")
@@ -195,7 +195,7 @@ def test_seeded_damage(runs: Path, whole: Path) -> None:
             assert {**run, "folder": "good"} == expected, (name, kind, at)
 
 
-def test_names_that_are_not_utf_8(runs: Path, whole: Path) -> None:
+def test_file_names_that_are_not_utf_8_are_escaped(runs: Path, whole: Path) -> None:
     odd = Path(os.fsdecode(b"bad-\xff"))
     (runs / "bad").rename(runs / odd)
     shutil.copytree(whole / "good", runs.parent / odd)
@@ -207,7 +207,7 @@ def test_names_that_are_not_utf_8(runs: Path, whole: Path) -> None:
     assert clean(str(odd)) in draw(found, damaged).encode().decode()
 
 
-def test_the_report_shows_what_is_damaged(
+def test_the_report_lists_damaged_runs(
     run, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checking, "select_claims", lambda words: [])
@@ -248,7 +248,7 @@ def write_cell(store: Store, change: Any) -> Path:
 
 @pytest.mark.parametrize("value", [None, -1, "x", [1], {"a": 1}, True, 10**400])
 @pytest.mark.parametrize("name", ["seconds", "made", "versions", "code", "cell"])
-def test_a_cell_with_other_types_is_made_again(tmp_path: Path, name: str, value: Any) -> None:
+def test_a_cell_with_wrong_types_is_computed_again(tmp_path: Path, name: str, value: Any) -> None:
     messages: list[str] = []
     store = Store(tmp_path, messages.append)
     write_cell(store, lambda content: content.update({name: value}))
@@ -261,7 +261,7 @@ def test_a_cell_with_other_types_is_made_again(tmp_path: Path, name: str, value:
     assert "is damaged and will be made again" in messages[0]
 
 
-def test_a_cell_of_another_version_says_how_to_make_it_again(tmp_path: Path) -> None:
+def test_a_cell_of_another_version_names_the_command_that_repeats_it(tmp_path: Path) -> None:
     """Its sum is right, but its evidence has what this version does not know."""
     store = Store(tmp_path, print)
     write_cell(store, lambda content: content["found"]["parts"][0]["printed"].update(mood="good"))
@@ -275,7 +275,7 @@ def test_a_cell_of_another_version_says_how_to_make_it_again(tmp_path: Path) -> 
     assert "innerloop check toy.one --preset quick --fresh makes it again" in outcome.error
 
 
-def test_a_deep_cell_is_made_again(tmp_path: Path) -> None:
+def test_a_deeply_nested_cell_is_computed_again(tmp_path: Path) -> None:
     messages: list[str] = []
     store = Store(tmp_path, messages.append)
     path = write_cell(store, lambda content: None)
@@ -286,7 +286,7 @@ def test_a_deep_cell_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [3, None, ["x"], {"deep": [1]}])
-def test_evidence_of_other_types_is_refused(value: Any) -> None:
+def test_evidence_with_wrong_types_is_an_error(value: Any) -> None:
     check = Check(statement="a", passed=True, summary="b")
     evidence = Evidence(parts=[Part(printed=check)])
     object.__setattr__(check, "statement", value)  # as a file may have it, and a constructor not
@@ -294,7 +294,7 @@ def test_evidence_of_other_types_is_refused(value: Any) -> None:
         check_types(evidence, Evidence, "its evidence")
 
 
-def test_types_of_evidence_as_claims_make_it() -> None:
+def test_evidence_of_claims_has_the_declared_types() -> None:
     part = Part(printed=Check(statement="a", passed=None, summary=""))
     evidence = Evidence(parts=[part], numbers={"n": 3, "x": 0.5, "none": None, "yes": True})
     check_types(evidence, Evidence, "it")

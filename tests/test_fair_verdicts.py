@@ -53,7 +53,7 @@ FAILED = replace(HELD, passed=False, counterexample="a = 1, b = 2")
 OPEN = replace(HELD, passed=None)
 
 
-def test_errata_and_findings_change_no_verdict() -> None:
+def test_errata_and_findings_do_not_change_the_verdict() -> None:
     errata = [Erratum(where="(3)", printed=FAILED), misprint("(4)", "x", "y", "x = 1")]
     found = Evidence(parts=[Part(printed=HELD)], errata=errata, beyond=[FAILED])
     assert (found.verdict, found.label) == ("holds", "holds · 2 errata")
@@ -83,7 +83,7 @@ def test_a_failing_form_with_an_open_correction_fails() -> None:
     assert Evidence(parts=[Part(printed=FAILED, corrected=FAILED)]).label == "fails"
 
 
-def test_a_weaker_statement_changes_no_verdict() -> None:
+def test_a_weaker_statement_does_not_change_the_verdict() -> None:
     weaker = replace(HELD, statement="a ≤ 2b")
     evidence = Evidence(parts=[Part(printed=FAILED, weaker=weaker)])
     assert evidence.label == "fails"
@@ -127,14 +127,14 @@ def test_an_undecided_claim_gives_its_reason(
         assert kinds == {OPEN: kind, FAILED: ["statement"], HELD: []}[check]
 
 
-def test_a_claim_takes_one_reason_for_being_undecided() -> None:
+def test_a_claim_accepts_one_reason_for_being_undecided() -> None:
     with pytest.raises(InputError, match="one reason for being undecided"):
         claim(
             "toy.open", "a", where="b", kind="rate", quick={}, full={}, missing="n", decided_by="k"
         )(lambda generator: Evidence(parts=[Part(printed=OPEN)]))
 
 
-def test_vacuous_is_a_verdict_of_what_is_true() -> None:
+def test_a_vacuous_claim_must_be_true() -> None:
     empty = Part(printed=HELD, vacuous="the probability is at most 0")
     assert Evidence(parts=[empty, empty]).verdict == "vacuous"
     assert Evidence(parts=[empty, Part(printed=HELD)]).verdict == "holds", "a part says something"
@@ -154,11 +154,13 @@ def test_vacuous_is_a_verdict_of_what_is_true() -> None:
     ("counts", "label"),
     [((1, 3), "holds · one training"), ((2, None), "holds · 2 trainings"), ((3, 5), "holds")],
 )
-def test_few_trainings_are_told(counts: tuple[int | None, ...], label: str) -> None:
+def test_a_small_number_of_trainings_is_displayed(
+    counts: tuple[int | None, ...], label: str
+) -> None:
     assert Evidence(parts=[Part(printed=HELD, trainings=k) for k in counts]).label == label
 
 
-def test_stored_evidence_of_the_former_shape_is_read() -> None:
+def test_stored_evidence_in_the_old_format_loads() -> None:
     """Cells that were recorded before: each part has `matters`, and there are no errata."""
     for path in sorted((find_recorded() / "cells" / "full").glob("*/*.json")):
         data = unpack_tables(json.loads(path.read_bytes())["content"]["found"])
@@ -173,7 +175,7 @@ def test_stored_evidence_of_the_former_shape_is_read() -> None:
     assert Evidence.from_dict({**data, "out_of_reach": ""}).verdict == "fails", "as it was shown"
 
 
-def test_what_would_decide_a_claim_is_shown_where_it_is_undecided(
+def test_an_undecided_claim_shows_what_would_decide_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Not where it is decided; in former results it was among the numbers."""
@@ -196,7 +198,7 @@ def test_what_would_decide_a_claim_is_shown_where_it_is_undecided(
     assert not any("a longer run" in text for text in shown[1])
 
 
-def test_claims_that_are_open_say_what_would_decide_them() -> None:
+def test_every_open_claim_states_what_would_decide_it() -> None:
     path = Path(__file__).parents[1] / "results" / "verdicts.json"
     recorded = json.loads(path.read_bytes())["claims"]
     reasons = {"undecided": "decided_by", "not decidable from the source": "missing"}
@@ -218,7 +220,7 @@ def test_a_case_orders_and_describes() -> None:
     assert str(thirds) == "$a = 1/3$, $b = 0.25$, $c = -5/3$, $d = 0.3333333$"
 
 
-def test_trials_take_cases() -> None:
+def test_trials_accept_cases() -> None:
     bound, same, mean = Inequality("a ≤ b"), Equality("a = b"), Expectation("E a = b")
     for n in (30, 4, 200):
         bound.add(2, 1, Case(n=n))
@@ -279,14 +281,14 @@ def test_a_counterexample_shows_how_its_sides_are_computed() -> None:
     ("interval", "passed"),
     [((1.0, 0.9, 1.1), True), ((1.0, 0.5, 1.1), None), ((2.0, 1.6, 2.5), False)],
 )
-def test_the_interval_decides_not_its_middle(interval: Any, passed: bool | None) -> None:
+def test_the_whole_interval_decides(interval: Any, passed: bool | None) -> None:
     check = check_within("p", Interval(*interval), least=0.8, most=1.5)
     assert check.passed is passed
     assert bool(check.counterexample) is (passed is False)
     assert check_around("p", Interval(*interval), 1.15, within=0.35, ours="x").passed is passed
 
 
-def test_around_can_fail_in_both_directions() -> None:
+def test_a_two_sided_threshold_can_fail_on_both_sides() -> None:
     def judge(*values: float) -> bool | None:
         return check_around("ends around 0.68", values, 0.68, within=0.068, ours="a tenth").passed
 
@@ -341,7 +343,7 @@ def former_bound(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
     return ((slope**2).sum((-2, -1)) / bound).log(), (value / level).log()
 
 
-def test_the_search_refutes_a_correction_that_was_thought_to_hold() -> None:
+def test_the_search_refutes_a_wrong_correction() -> None:
     """Without any hint: all sizes d, L ≤ 2, tiny and huge n, in the order of size."""
     sizes = with_examples({"d": d, "L": L} for d, L in ((1, 1), (2, 1), (1, 2), (2, 2)))
     sizes = [size for size in sizes if size["n"] >= size["d"] ** 2]
@@ -360,14 +362,14 @@ def test_the_search_refutes_a_correction_that_was_thought_to_hold() -> None:
     assert all(len(f"{float(entry):g}".replace("+", "")) <= 6 for entry in A.flatten()), "round"
 
 
-def test_the_audits_counterexample_is_one() -> None:
+def test_the_recorded_counterexample_violates_the_statement() -> None:
     A = torch.tensor([[1.0, 31.77], [0.0, 1.0]], dtype=torch.float64)
     margin, slack = former_bound(A[None], d=2, L=2, n=10**6)
     assert float(margin.detach().exp()) == pytest.approx(0.03395 / 0.04585, rel=1e-3)
     assert float(slack.detach()) > 0
 
 
-def test_every_claim_says_what_it_presupposes() -> None:
+def test_every_claim_lists_its_hypotheses() -> None:
     """A hypothesis that is dropped, or added, is seen only where all are listed."""
     for id, one in load_claims().items():
         assert one.hypotheses, f"{id} lists no hypothesis"
@@ -415,7 +417,7 @@ POOLED = [
 
 
 @pytest.mark.parametrize("id", POOLED)
-def test_inequalities_and_corrections_are_tried_on_the_hard_instances_of_their_source(
+def test_inequalities_and_corrections_are_tested_on_hard_instances(
     id: str, check_tiny: Callable[[Claim], Evidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All matrices of one of the source's pools are built in the smallest run of the claim."""
@@ -466,7 +468,7 @@ def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evi
             assert len(number.replace(".", "").strip("0")) <= 5, text
 
 
-def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:
+def test_a_search_without_result_reports_its_extent() -> None:
     def margin(A: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
         norm = (A**2).sum((-2, -1))
         return norm + 1, torch.zeros_like(norm)
@@ -532,7 +534,7 @@ def judge_rows(rows: list[dict[str, float]]) -> Evidence:
     return Evidence(parts=[Part(printed=small.check()), Part(printed=positive.check())])
 
 
-def test_each_check_must_say_no_to_some_data() -> None:
+def test_each_check_must_reject_some_data() -> None:
     large, negative = change_column("x", lambda x: x + 1), change_column("x", lambda x: -x)
     check_claim(declare(judge_rows, large=large, negative=negative))
     with pytest.raises(
@@ -586,7 +588,7 @@ def test_a_sentence_that_begins_with_a_symbol_stays_as_it_is(text: str, sentence
     assert format_sentence(text) == sentence
 
 
-def test_shares_are_told_as_shares() -> None:
+def test_violation_rates_are_reported_as_shares() -> None:
     trial = Inequality("with probability 1 − δ")
     add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, Case(n=5))
     assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
@@ -623,14 +625,14 @@ def test_a_restatement_reads_the_cells_of_its_original(
     assert len(list_findings([outcome.as_dict() for outcome in outcomes])) == 1
 
 
-def test_a_bound_of_ours_is_asked_for_and_one_of_the_source_is_stated() -> None:
+def test_the_summary_states_whose_threshold_it_is() -> None:
     found = Interval(1.0, 0.9, 1.1)
     assert "stated at most 2" in check_within("p", found, most=2.0).summary
     ours = check_within("p", found, least=0.5, ours="half").summary
     assert ours.endswith("we ask for at least 0.5")
 
 
-def test_trainings_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_training_has_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     each = [Check(statement="it falls", passed=True, summary=f"{k} of 9") for k in (1, 2)]
     check = join_checks(each)
     _print_check("as printed", asdict(check))

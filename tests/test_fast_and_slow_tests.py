@@ -73,13 +73,13 @@ def list_untouched(tests: Path, package: Path, known: Mapping[str, float]) -> se
     return folders.difference(*map(list_touched, fast))
 
 
-def test_fast_tests_touch_every_folder() -> None:
+def test_fast_tests_use_every_folder() -> None:
     known = json.loads(durations.FILE.read_bytes())
     assert len(list(PACKAGE.glob("*/__init__.py"))) > 10
     assert not list_untouched(TESTS, PACKAGE, known)
 
 
-def test_a_folder_that_only_slow_tests_touch_is_found(tmp_path: Path) -> None:
+def test_a_folder_that_only_slow_tests_use_is_reported(tmp_path: Path) -> None:
     folders = ("one", "two", "three", "four", "five", "certification", "commands", "report")
     for folder in folders:
         (tmp_path / "innerloop" / folder).mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_after_it(started): ...
 """
 
 
-def test_what_is_recorded_is_cpu_time_of_all_processes_with_fixtures_apart(tmp_path: Path) -> None:
+def test_recorded_durations_are_cpu_times_with_separate_fixtures(tmp_path: Path) -> None:
     shutil.copy(durations.__file__, tmp_path)
     (tmp_path / "durations.json").write_text("{}")
     (tmp_path / "test_measured.py").write_text(MEASURED)
@@ -162,7 +162,7 @@ def test_what_is_recorded_is_cpu_time_of_all_processes_with_fixtures_apart(tmp_p
     assert durations.sum_with_fixtures(found, f"{place}test_waiting", []) == 0.0
 
 
-def test_new_times_replace_the_old_and_tests_that_are_gone_are_forgotten() -> None:
+def test_new_durations_replace_old_ones_and_those_of_removed_tests() -> None:
     known = {"a.py::kept": 2.0, "a.py::gone": 3.0, "a.py::fast": 4.0, "b.py::other[1]": 5.0}
     found = {"a.py::kept": 2.25, "a.py::fast": 0.01, "a.py::new": 0.2}
     new = {"a.py::kept": 2.25, "a.py::new": 0.2, "b.py::other[1]": 5.0}

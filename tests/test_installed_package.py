@@ -137,7 +137,7 @@ def list_machines(settings: Any) -> Iterator[str]:
         yield from (word for part in parts for word in list_machines(part))
 
 
-def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
+def test_the_wheel_contains_recorded_results_without_large_weights(
     fresh_environment: FreshEnvironment,
 ) -> None:
     recorded = fresh_environment.recorded
@@ -163,14 +163,14 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     assert sum(list_files(ROOT / "results").values()) < 40e6
 
 
-def test_a_source_distribution_has_what_a_wheel_is_made_from() -> None:
+def test_a_source_distribution_contains_the_files_of_a_wheel() -> None:
     folders = re.search(r"^RECORDED = (\(.+?\))", (ROOT / "setup.py").read_text("utf-8"), re.M)
     assert folders is not None
     grafted = (ROOT / "MANIFEST.in").read_text("utf-8").splitlines()
     assert grafted == [f"graft results/{each}" for each in ast.literal_eval(folders[1])]
 
 
-def test_the_wheel_has_the_page_of_the_lab(fresh_environment: FreshEnvironment) -> None:
+def test_the_wheel_contains_the_page_of_the_lab(fresh_environment: FreshEnvironment) -> None:
     place = Path("lab", "static")
     here = list_files(ROOT / "innerloop" / place)
     assert len(here) > 10
@@ -210,7 +210,7 @@ def command_results(fresh_environment: FreshEnvironment) -> dict[str, CommandRes
     return dict(zip(commands, found, strict=True))
 
 
-def test_weights_that_the_wheel_lacks_are_refused(
+def test_weights_missing_from_the_wheel_are_an_error(
     command_results: dict[str, CommandResult],
 ) -> None:
     built, checked, full = (command_results[command] for command in COMMANDS_OF_THE_WHEEL)
@@ -223,7 +223,7 @@ def test_weights_that_the_wheel_lacks_are_refused(
     assert "make them with innerloop train small-transformer -s steps=5500" in full.err
 
 
-def test_a_strangers_package_works_everywhere(
+def test_another_package_works_in_all_commands(
     fresh_environment: FreshEnvironment, command_results: dict[str, CommandResult]
 ) -> None:
     done = [command_results[command] for command in COMMANDS_OF_A_STRANGER]
@@ -261,7 +261,7 @@ def test_a_strangers_package_works_everywhere(
 
 
 WHERE = """
-def test_the_wheel_finds_what_it_has(capsys):
+def test_the_wheel_finds_its_recorded_results(capsys):
     import innerloop
     from innerloop.claims.recorded import load_recorded
     from innerloop.results import find_recorded
@@ -271,7 +271,7 @@ def test_the_wheel_finds_what_it_has(capsys):
 """
 
 
-def test_a_strangers_own_tests_and_where_the_wheel_finds_what_it_has(
+def test_tests_of_another_package_pass_and_the_wheel_finds_its_results(
     fresh_environment: FreshEnvironment,
 ) -> None:
     where = fresh_environment.folder / "test_where.py"

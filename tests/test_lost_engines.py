@@ -119,7 +119,7 @@ def wait_until(condition: Callable[[], Any], patience: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_cluster_that_is_lost(
+def test_check_continues_after_a_lost_cluster(
     run: Callable[..., Any],
     cluster: Cluster,
     notes: Path,
@@ -165,7 +165,7 @@ def test_a_cluster_that_is_lost(
     assert "finished results are stored; run the same command to continue" in line
 
 
-def test_a_limit_that_is_no_duration() -> None:
+def test_an_invalid_time_limit_is_an_error() -> None:
     assert engines.parse_seconds("5m") == 300
     assert engines.parse_seconds(2) == 2
     with pytest.raises(InputError, match="must be a duration such as 60s, got 'soon'"):
@@ -175,7 +175,7 @@ def test_a_limit_that_is_no_duration() -> None:
 WORK = ("toys", "toy.one", {"pause": 0.0}, 0)
 
 
-def test_a_fork_server_that_is_killed_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_fork_server_does_not_stop_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker goes on without it, the next one has a new one, and neither has a semaphore."""
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_fork_server_that_is_killed_costs_nothing(monkeypatch: pytest.MonkeyPa
         engine.close()
 
 
-def test_a_worker_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ProcessEngine(10**3)
     monkeypatch.setattr(processes.Worker, "__init__", raise_end)
     with pytest.raises(EngineLostError, match="a worker cannot be started"):
@@ -210,7 +210,7 @@ def raise_end(*_: Any) -> None:
     raise EOFError
 
 
-def test_the_folder_of_a_killed_run_is_removed_by_the_next(
+def test_the_next_run_removes_the_folder_of_a_killed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only where it is ours, by its mark, and stale, by the lock that dies with its process."""

@@ -71,7 +71,7 @@ class Mine(NewtonConstruction):
     """Newton's iteration, by another name."""
 
 
-def test_python_takes_classes_and_objects(tmp_path: Path) -> None:
+def test_functions_accept_classes_and_objects(tmp_path: Path) -> None:
     name = f"{__name__}:Mine"
     assert get_name(Mine) == name
     by_class = innerloop.build(Mine, d=2, steps=3)
@@ -94,7 +94,7 @@ def test_python_takes_classes_and_objects(tmp_path: Path) -> None:
             make_member("constructions", Construction, wrong, {})
 
 
-def test_identify_takes_algorithms_of_ones_own() -> None:
+def test_identify_accepts_own_algorithms() -> None:
     class Descent(GradientDescent):
         """Gradient descent, by another name."""
 
@@ -112,7 +112,7 @@ def test_identify_takes_algorithms_of_ones_own() -> None:
         innerloop.identify(built, algorithms=["symmetric-gradient-em"])
 
 
-def test_train_and_check_take_objects_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_and_check_accept_objects_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     by_class = train(LinearRegressionRecipe, seed=3, **SMALL)
     by_object = train(LinearRegressionRecipe(**SMALL), seed=3)
     by_name = train("linear-regression", seed=3, **SMALL)
@@ -123,7 +123,7 @@ def test_train_and_check_take_objects_and_classes(monkeypatch: pytest.MonkeyPatc
     assert innerloop.check(claim) == innerloop.check("liu2025.eq-4.3")
 
 
-def test_the_command_line_takes_files_and_modules(run: Callable[..., Any], own: Path) -> None:
+def test_commands_accept_files_and_modules(run: Callable[..., Any], own: Path) -> None:
     del own
     assert run("build", "own.py:Mine", "-s", "d=2", "-o", "mine.safetensors").code == 0
     certificate = json.loads(run("build", "own.py:made", "--json").out)
@@ -159,7 +159,7 @@ def test_the_command_line_takes_files_and_modules(run: Callable[..., Any], own: 
         ("stop.py:Mine", "cannot import 'stop.py': stop.py, line 1: SystemExit: 3"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_line(
+def test_a_failed_import_is_reported_in_one_line(
     run: Callable[..., Any], own: Path, word: str, message: str
 ) -> None:
     (own.parent / "bad.py").write_text("x = 1\ndef f(:\n")
@@ -170,9 +170,7 @@ def test_what_cannot_be_loaded_is_said_in_one_line(
     assert len(found.err.splitlines()) == 1
 
 
-def test_a_file_never_loads_code_by_naming_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_in_a_file_never_loads_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a weights file nor a model file imports what it names, however it is spelled."""
     (tmp_path / "trap.py").write_text("raise AssertionError('it was run')\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -210,7 +208,7 @@ def fresh_registry() -> Any:
     registry._scan_classes.cache_clear()
 
 
-def test_two_members_of_one_name_are_an_error_that_names_both(
+def test_two_members_with_one_name_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     point = EntryPoint("newton", f"{__name__}:Mine", "innerloop.constructions")
@@ -240,7 +238,7 @@ def test_a_broken_entry_point_is_skipped(monkeypatch: pytest.MonkeyPatch) -> Non
         find_member("recipes", Recipe, "gone")
 
 
-def test_results_are_found_from_anywhere(
+def test_results_do_not_depend_on_the_current_folder(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second check in another folder finds what the first one stored; so does a report."""
@@ -262,7 +260,7 @@ def test_results_are_found_from_anywhere(
     assert not list(load_finished_runs(runs)), "a note whose run is gone is passed over"
 
 
-def test_where_results_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_folder_of_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find_results(tmp_path) == tmp_path
     assert find_results().name == "results"
     monkeypatch.delenv("INNERLOOP_RESULTS")
@@ -274,7 +272,7 @@ def test_where_results_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert find_results() == tmp_path / "data" / "innerloop"
 
 
-def test_identify_takes_the_folder_that_train_printed(
+def test_identify_accepts_the_folder_that_train_prints(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -289,7 +287,7 @@ def test_identify_takes_the_folder_that_train_printed(
     assert "contains no finished run" in run("identify", "empty", *words).err
 
 
-def test_an_inequality_that_is_off_by_rounding_at_zero_holds() -> None:
+def test_an_inequality_holds_up_to_rounding_at_zero() -> None:
     for left, right in ((2.2e-16, 0.0), (0.0, -2.2e-16), (0.0, 0.0)):
         trial = Inequality("x ≤ y")
         assert trial.add(left, right, Case(n=1)) == 0.0

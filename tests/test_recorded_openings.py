@@ -75,7 +75,7 @@ def test_a_short_run_has_a_short_opening(tmp_path: Path) -> None:
     assert len(replay(LinearRegressionRecipe(**settings)).losses) == 2
 
 
-def test_files_without_an_opening_are_read_and_false_ones_refused(tmp_path: Path) -> None:
+def test_files_without_an_opening_load_and_invalid_openings_fail(tmp_path: Path) -> None:
     recipe, settings = CASES[0]
     with pytest.raises(Stop):
         train(recipe, folder=tmp_path, every=0, progress=stop, **settings)
@@ -109,7 +109,7 @@ class Named:
     other: Any
 
 
-def test_a_digest_of_a_batch_tells_values_shapes_types_and_order_apart() -> None:
+def test_the_digest_of_a_batch_depends_on_values_shapes_types_and_order() -> None:
     x, y = torch.arange(6.0), torch.ones(2)
     batches = [
         *(Pair(x, y), Pair(y, x), Pair(x.reshape(2, 3), y), Pair(x.double(), y), Pair(x, None)),
@@ -149,7 +149,7 @@ def list_recorded() -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_every_recorded_run_begins_as_it_did() -> None:
+def test_every_recorded_run_starts_as_recorded() -> None:
     """Drift of a recipe, a problem, a model, a loss or the loop is found on the day it happens."""
     found, again = list_recorded(), {}
     for about in found:
@@ -164,7 +164,7 @@ def test_every_recorded_run_begins_as_it_did() -> None:
 
 
 @pytest.mark.parametrize("change", ["loss", "batch"])
-def test_drift_of_the_loss_or_the_batches_is_found(
+def test_a_change_of_loss_or_batches_is_detected(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = LinearRegressionRecipe(**CASES[0][1])
@@ -184,7 +184,7 @@ def test_drift_of_the_loss_or_the_batches_is_found(
     assert replay(recipe).describe_difference(before)
 
 
-def test_a_run_is_recorded_with_its_opening_and_loaded_from_where_its_command_puts_it(
+def test_a_recorded_run_has_its_opening_and_loads_from_its_folder(
     record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {**CASES[2][1], "steps": 5}
@@ -215,7 +215,7 @@ def test_a_run_is_recorded_with_its_opening_and_loaded_from_where_its_command_pu
     assert recorded.name_seeds("model", 2) == ["model", "model-seed-1"]
 
 
-def test_trainings_of_one_network_are_decided_where_they_agree() -> None:
+def test_trainings_of_one_network_decide_if_they_agree() -> None:
     def judge(*outcomes: bool | None) -> Evidence:
         found = [
             Evidence(
@@ -248,7 +248,7 @@ def test_trainings_of_one_network_are_decided_where_they_agree() -> None:
     assert merged.table == [{"seed": 0, "layer": 1}, {"seed": 1, "layer": 1}]
 
 
-def test_one_training_in_several_cells_is_one() -> None:
+def test_one_training_in_several_cells_counts_once() -> None:
     cells = [{"seeds": {"Small TF": k, "GPT-2": 0}} for k in range(3)]
     assert count_trainings(cells, "Small TF", "LISTA-VM") == 3
     assert count_trainings(cells, "GPT-2", "Small TF") == 1
@@ -265,7 +265,7 @@ def test_three_trainings_are_named_at_full(id: str) -> None:
     assert full["machines"][0] == quick["machines"][0]
 
 
-def test_another_training_in_the_place_of_a_recorded_one_is_refused(
+def test_another_training_in_the_folder_of_a_recorded_one_is_an_error(
     record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {**CASES[2][1], "steps": 5}
@@ -281,7 +281,7 @@ def test_another_training_in_the_place_of_a_recorded_one_is_refused(
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_run_that_this_code_would_not_make_is_not_recorded(
+def test_a_run_of_other_code_is_not_recorded(
     stored: bool, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(LinearAttentionRecipe, folder=tmp_path / "run", **CASES[2][1])

@@ -75,7 +75,7 @@ def put(tree: Any, *trail: Any, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [torch.zeros(1), torch.zeros(()), torch.zeros(0), None])
-def test_an_optimiser_state_of_another_shape_is_refused(
+def test_an_optimiser_state_of_another_shape_is_an_error(
     runs: Any, tmp_path: Path, value: torch.Tensor | None
 ) -> None:
     """The fused kernel trusts its shape and would write beyond its memory."""
@@ -111,7 +111,7 @@ def test_an_optimiser_state_of_another_shape_is_refused(
         (("random",), {"items": []}, "no random states"),
     ],
 )
-def test_counters_and_states_out_of_range_are_refused(
+def test_counters_and_states_out_of_range_are_errors(
     runs: Any, tmp_path: Path, trail: tuple[Any, ...], value: Any, message: str
 ) -> None:
     def change(trees: Any, tensors: Any) -> None:
@@ -124,7 +124,7 @@ def test_counters_and_states_out_of_range_are_refused(
         copy_changed(runs, tmp_path, change)()
 
 
-def test_generators_are_not_left_in_a_state_from_a_refused_file(runs: Any, tmp_path: Path) -> None:
+def test_an_invalid_file_does_not_change_generators(runs: Any, tmp_path: Path) -> None:
     """NumPy takes any position and would read beyond its state."""
 
     def change(trees: Any, tensors: Any) -> None:
@@ -135,7 +135,7 @@ def test_generators_are_not_left_in_a_state_from_a_refused_file(runs: Any, tmp_p
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(runs: Any, tmp_path: Path, number: float) -> None:
+def test_infinite_weights_are_an_error(runs: Any, tmp_path: Path, number: float) -> None:
     folder = runs[0][2] / "whole"
     metadata, tensors = resealed.read_parts(folder / "model.safetensors")
     name = next(name for name in tensors if tensors[name].is_floating_point())
@@ -154,7 +154,7 @@ def test_weights_that_are_not_finite_are_refused(runs: Any, tmp_path: Path, numb
         ({"n": 5}, ""),
     ],
 )
-def test_a_file_cannot_ask_for_much_more_than_it_holds(
+def test_a_file_cannot_request_much_more_memory_than_its_size(
     runs: Any, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     metadata, tensors = resealed.read_parts(runs[0][2] / "whole" / "model.safetensors")
@@ -169,7 +169,7 @@ def test_a_file_cannot_ask_for_much_more_than_it_holds(
         load(path)
 
 
-def test_a_request_for_memory_is_refused_before_it_is_taken() -> None:
+def test_a_memory_request_fails_before_allocation() -> None:
     from innerloop.training.memory import limit_allocations
 
     huge = 10**15  # bytes that no machine has: taking them would be another error
@@ -189,7 +189,7 @@ def test_a_request_for_memory_is_refused_before_it_is_taken() -> None:
         assert int(torch.randint(2**31, ())) < 2**31
 
 
-def test_a_version_of_five_thousand_digits_is_refused(runs: Any, tmp_path: Path) -> None:
+def test_a_version_of_five_thousand_digits_is_an_error(runs: Any, tmp_path: Path) -> None:
     metadata, tensors = resealed.read_parts(runs[0][2] / CHECKPOINT)
     resealed.reseal(tmp_path / "c", {**metadata, "version": "9" * 5000}, tensors)
     with pytest.raises(FileError, match="no readable format version"):
@@ -197,7 +197,7 @@ def test_a_version_of_five_thousand_digits_is_refused(runs: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_any_change_to_a_resealed_file_is_taken_or_refused_in_one_line(
+def test_any_change_of_a_resealed_file_loads_or_fails_in_one_line(
     runs: Any, tmp_path: Path, case: int
 ) -> None:
     """A sample; thousands were tried. What is taken are valid values, such as other weights."""

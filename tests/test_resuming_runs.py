@@ -54,7 +54,7 @@ def assert_same_weights(one: nn.Module, other: nn.Module) -> None:
         assert torch.equal(weight, other.state_dict()[name]), name
 
 
-def test_a_run_goes_on_with_its_own_settings(tmp_path: Path) -> None:
+def test_resume_uses_the_settings_of_the_run(tmp_path: Path) -> None:
     begin(tmp_path / "run")
     whole = train(LinearRegressionRecipe, **SMALL)
     again = train("linear-regression", folder=tmp_path / "run", resume=True)
@@ -69,7 +69,7 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
-def test_a_run_may_be_given_more_steps(tmp_path: Path, schedule: str) -> None:
+def test_resume_accepts_more_steps(tmp_path: Path, schedule: str) -> None:
     """Ended or not; with a constant rate it ends as one that was begun with as many."""
     settings = {**SMALL, "steps": 5, "schedule": schedule}
     train(LinearRegressionRecipe, folder=tmp_path, **settings)
@@ -100,7 +100,7 @@ def test_a_run_may_be_given_more_steps(tmp_path: Path, schedule: str) -> None:
         train("linear-regression", steps=11, **options)
 
 
-def test_extensions_that_no_run_has_are_refused(tmp_path: Path) -> None:
+def test_invalid_extensions_are_an_error(tmp_path: Path) -> None:
     train(LinearRegressionRecipe, folder=tmp_path, **SMALL)
     metadata, tensors = resealed.read_parts(tmp_path / "checkpoint.safetensors")
     for extensions in ([[7, 7]], [[6, 6]], [[2, 1]], [[0, 5], [6, 5]], [["a", 1]], 3):
@@ -116,7 +116,7 @@ def _pack(value: Any) -> Any:
     return {"list": [_pack(each) for each in value]} if isinstance(value, list) else value
 
 
-def test_the_history_grows_with_the_run_and_follows_the_checkpoint(tmp_path: Path) -> None:
+def test_the_history_matches_the_checkpoint(tmp_path: Path) -> None:
     table, seen = tmp_path / "history.csv", list[list[float]]()
 
     def look(share: float, doing: str = "") -> None:
@@ -136,7 +136,7 @@ def test_the_history_grows_with_the_run_and_follows_the_checkpoint(tmp_path: Pat
     assert late.read_text() == format_csv(again.history), "rows since the checkpoint are made anew"
 
 
-def test_a_history_that_cannot_grow_ends_no_training(
+def test_an_unwritable_history_does_not_stop_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, notes = histories.write_history, list[str]()
@@ -153,7 +153,7 @@ def test_a_history_that_cannot_grow_ends_no_training(
     assert (tmp_path / "history.csv").read_text() == format_csv(trained.history)
 
 
-def test_settings_stand_in_a_readable_file(tmp_path: Path) -> None:
+def test_settings_are_stored_in_a_readable_file(tmp_path: Path) -> None:
     begin(tmp_path)
     about = json.loads((tmp_path / "run.json").read_text())
     assert about["recipe"] == "linear-regression"
@@ -201,7 +201,7 @@ def train_parabola(factor: float, start: float, blank: float, steps: int = 1) ->
         (1e20, 10.0, 1.0, True),
     ],
 )
-def test_a_loss_that_rises_a_thousandfold_is_divergence(
+def test_a_thousandfold_loss_counts_as_divergence(
     factor: float, start: float, blank: float, diverges: bool
 ) -> None:
     training = train_parabola(factor, start, blank, steps=2)
@@ -212,21 +212,21 @@ def test_a_loss_that_rises_a_thousandfold_is_divergence(
         assert fit(training).stop_reason == "steps"
 
 
-def test_a_heavy_tail_is_no_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heavy_tail_does_not_count_as_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ahn et al.'s expected loss is dominated by prompts that no batch has."""
     losses = iter([1.0, 1e9, 1e9, 1e9])
     monkeypatch.setattr(Parabola, "evaluate", lambda self, model: {"loss": next(losses)})
     assert fit(train_parabola(0.5, 1.0, 1.0, steps=3)).stop_reason == "steps"
 
 
-def test_a_run_that_learned_nothing_is_told() -> None:
+def test_a_run_that_learned_nothing_is_reported() -> None:
     stuck = fit(train_parabola(1.0, 1.0, 1.0, steps=3))
     assert stuck.describe_plateau().startswith("it learned nothing: its loss is 1, that of pred")
     assert not fit(train_parabola(0.5, 1.0, 1.0, steps=3)).describe_plateau()
     assert not fit(train_parabola(0.5, 4.0, 1.0, steps=3)).describe_plateau()
 
 
-def test_the_command_line_goes_on_without_settings(
+def test_the_command_resumes_without_settings(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -256,7 +256,7 @@ def test_the_command_line_goes_on_without_settings(
     assert "d is 2 there, 3 here" in wrong.err
 
 
-def test_more_steps_go_with_the_settings_of_the_run_not_with_defaults(
+def test_more_steps_keep_the_settings_of_the_run(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default warmup of this recipe is longer than the steps that the run is given."""
@@ -276,7 +276,7 @@ def test_more_steps_go_with_the_settings_of_the_run_not_with_defaults(
     assert "warmup must be shorter than steps=5, got 200" in refused.err, "no such run: a new one"
 
 
-def test_a_recipe_of_ones_own_is_named_where_its_run_goes_on(
+def test_resuming_an_own_recipe_needs_its_name(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -292,7 +292,7 @@ def test_a_recipe_of_ones_own_is_named_where_its_run_goes_on(
     assert (one["steps"], one["settings"]["d"], one["settings"]["batch"]) == (3, 2, 4)
 
 
-def test_progress_is_lines_where_there_is_no_terminal(
+def test_progress_prints_lines_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
@@ -310,7 +310,7 @@ def test_progress_is_lines_where_there_is_no_terminal(
     ]
 
 
-def test_the_folder_of_one_seed_goes_on(run: Any, tmp_path: Path) -> None:
+def test_resume_accepts_the_folder_of_one_seed(run: Any, tmp_path: Path) -> None:
     begin(tmp_path / "mine" / "seed-3", seed=3)
     begin(tmp_path / "mine" / "seed-4", seed=4)
     place = str(tmp_path / "mine" / "seed-3")
@@ -330,7 +330,7 @@ def test_the_folder_of_one_seed_goes_on(run: Any, tmp_path: Path) -> None:
     assert "is not named by its seed: go on with it in Python" in refused.err
 
 
-def test_a_finished_run_that_was_given_more_steps_is_not_finished(tmp_path: Path) -> None:
+def test_an_extended_run_is_not_finished(tmp_path: Path) -> None:
     folder = tmp_path / "seed-0"
     train(LinearRegressionRecipe, folder=folder, **SMALL)
     again = train("linear-regression", folder=folder, resume=True)
@@ -344,14 +344,14 @@ def test_a_finished_run_that_was_given_more_steps_is_not_finished(tmp_path: Path
     assert describe_folder(folder)["state"] == "finished"
 
 
-def test_settings_that_would_be_ignored_are_refused() -> None:
+def test_ignored_settings_are_an_error() -> None:
     with pytest.raises(InputError, match="draws=numpy needs n at least d=5, got n=4"):
         train("linear-attention", draws="numpy", d=5, n=4)
     with pytest.raises(InputError, match="tensorboard needs a folder"):
         train("linear-regression", tensorboard=True, **SMALL)
 
 
-def test_the_command_of_several_processes_starts_them() -> None:
+def test_the_recorded_command_starts_several_processes() -> None:
     recipe = LinearRegressionRecipe(**SMALL)
     alone = format_command(recipe, 1, {"processes": 1})
     assert format_command(recipe, 1, {"processes": 2}) == f"torchrun --nproc-per-node 2 -m {alone}"

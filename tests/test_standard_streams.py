@@ -41,19 +41,19 @@ def run_shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]
         ("2>&- >&-", ""),
     ],
 )
-def test_output_that_cannot_be_written(redirection: str, message: str) -> None:
+def test_unwritable_output_is_one_line(redirection: str, message: str) -> None:
     found = run_shell(f"{INNERLOOP} --version {redirection}")
     assert (found.returncode, found.stderr, found.stdout) == (2, message, "")
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
-def test_a_mistake_that_nobody_can_be_told_of(redirection: str) -> None:
-    """In particular its line does not end up in standard output."""
+def test_a_mistake_with_closed_standard_error_keeps_its_exit_code(redirection: str) -> None:
+    """The error line is not written to standard output either."""
     found = run_shell(f"{INNERLOOP} bild {redirection}")
     assert (found.returncode, found.stdout, found.stderr) == (2, "", "")
 
 
-def test_a_reader_that_has_gone_is_no_mistake() -> None:
+def test_a_closed_pipe_prints_no_error() -> None:
     found = run_shell(f"{INNERLOOP} --help | true; echo ${{PIPESTATUS[0]}}")
     assert found.stdout in ("141\n", "0\n")  # 0 where all was written before it went
     assert found.stderr == ""
@@ -66,7 +66,7 @@ def test_a_reader_that_has_gone_is_no_mistake() -> None:
         {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
     ],
 )
-def test_output_that_is_not_utf8_degrades(environment: dict[str, str]) -> None:
+def test_characters_outside_the_encoding_are_escaped(environment: dict[str, str]) -> None:
     code = (
         "from innerloop.output import *; prepare_streams();"
         r"print_text('\xe9\u2264'); print_json('\xe9\u2264\U0001d4b3')"
@@ -76,7 +76,7 @@ def test_output_that_is_not_utf8_degrades(environment: dict[str, str]) -> None:
     assert (found.returncode, text, json.loads(line)) == (0, r"\xe9\u2264", "é≤𝒳")
 
 
-def test_a_deleted_folder_is_said(tmp_path: Path) -> None:
+def test_a_deleted_current_folder_is_reported(tmp_path: Path) -> None:
     found = run_shell(f"mkdir {tmp_path}/x && cd {tmp_path}/x && rmdir $PWD && {INNERLOOP} list")
     assert found.returncode == 2
     assert found.stderr.startswith("innerloop: there is no current folder")
@@ -107,7 +107,7 @@ sys.exit(run_guarded(work))
     assert process.returncode == expected
 
 
-def test_what_steers_a_terminal_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     assert escape_text("é\n\t≤") == r"é\n\t≤"
     print_text(f"{CONTROLS}\n\tb")
     print_error(f"{CONTROLS}\nb")
@@ -123,7 +123,7 @@ def test_what_steers_a_terminal_is_escaped(capsys: pytest.CaptureFixture[str]) -
     assert len(capsys.readouterr().err) < MAX_LINE + 50
 
 
-def test_home_is_expanded_wherever_the_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_expanded_in_every_option_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     monkeypatch.setenv("INNERLOOP_RESULTS", "~/results")
     assert find_results() == find_results(Path("~/results")) == Path("/somewhere/results")

@@ -27,7 +27,7 @@ def test_tensorboard_reads_the_history(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_without_the_library_one_line_says_how_to_get_it(
+def test_a_missing_library_is_reported_with_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
@@ -38,7 +38,7 @@ def test_without_the_library_one_line_says_how_to_get_it(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_steps_that_a_kill_undid_are_there_once(tmp_path: Path) -> None:
+def test_repeated_steps_after_a_kill_occur_once(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     rows = [{"step": step, "loss": float(step)} for step in range(5)]
@@ -56,7 +56,7 @@ def test_steps_that_a_kill_undid_are_there_once(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("loss")] == [0, 1, 2, 3, 4]
 
 
-def test_a_board_that_cannot_be_written_ends_no_training(tmp_path: Path) -> None:
+def test_unwritable_events_do_not_stop_a_training(tmp_path: Path) -> None:
     tmp_path.joinpath("tensorboard").write_text("in the way")
     notes: list[str] = []
     run = train(

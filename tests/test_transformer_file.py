@@ -157,7 +157,7 @@ QUERY = "body.0.0.attention.query"
 FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
     "newer version": ({"metadata": lambda m: m.update(version="99")}, "format version 99"),
     "no version": ({"metadata": lambda m: m.pop("version")}, "no readable format version"),
-    "other format": ({"metadata": lambda m: m.update(format="tracr")}, "not the file expected"),
+    "other format": ({"metadata": lambda m: m.update(format="tracr")}, "expected a file of format"),
     "wrong shape": (
         {"tensors": lambda t: t.update({QUERY: t[QUERY][:, :, :3].clone()})},
         "should be",

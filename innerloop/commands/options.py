@@ -35,7 +35,7 @@ Results = Annotated[
     typer.Option(
         envvar=VARIABLE,
         help="Folder of results, with the subfolders cells and runs. By default, `results` of the "
-        "checkout, or the user's data folder if there is no checkout.",
+        "checkout, or without a checkout, the user's data folder.",
     ),
 ]
 Definition = Annotated[

@@ -11,7 +11,7 @@ PANEL, PANEL_HEIGHT, COLUMNS = 380, 240, 2
 MAX_PANELS = 12
 """Measures that are drawn beside the loss; the CSV files have all."""
 UNDRAWN = ("step", "seconds", "learning_rate", "batch_loss", "steps")
-"""Columns of a history that are no measures."""
+"""Columns of a history that do not contain measures."""
 
 
 def list_measures(runs: list[dict[str, Any]]) -> list[str]:

@@ -138,7 +138,7 @@ def _sort_cells(children: list[Element]) -> list[Element]:
 def _draw_cell(cell: Element) -> Element:
     """Draw a rectangle as a line from its top to its bottom that is as thick as it is wide.
 
-    The line is a little larger than the rectangle, so that there is no gap between two cells.
+    The line is a little larger than the rectangle, so that no gap is visible between two cells.
     """
     look = dict(cell.attrib)
     x, y, width, height = map(float, _RECTANGLE.findall(look.pop("d"))[0])

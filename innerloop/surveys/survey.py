@@ -120,7 +120,8 @@ def build_certificates(seed: int = 0) -> Iterator[Certificate]:
 def measure_convergence(seed: int = 0) -> Iterator[Rows]:
     """Measure the prediction error after each layer for each algorithm, at κ = 1 and κ = 100.
 
-    The rows of X are N(0, Σ) with a fixed Σ, the weights are N(0, Σ⁻¹), and there is no noise.
+    The rows of X are N(0, Σ) with a fixed Σ, the weights are N(0, Σ⁻¹), and the labels contain no
+    noise.
     Every
     number comes from a forward pass of a built transformer. The error is √(mean (ŷ − y)² / mean y²)
     over queries and instances.
