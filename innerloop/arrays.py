@@ -95,6 +95,7 @@ def _as_array(value: Any, name: str) -> Any:
 
 
 def _describe_kind(value: Any, dtype: Any) -> str:
+    """Describe a value that cannot be converted to real numbers."""
     if dtype.kind == "c":
         return "complex numbers: pass their real part or their modulus"
     if dtype.kind in "US":

@@ -78,6 +78,7 @@ def _read_file(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _compute_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """Compute the SHA-256 of the metadata and tensors."""
     digest = hashlib.sha256()
     signed = {key: value for key, value in metadata.items() if key != "sha256"}
     digest.update(json.dumps(signed, sort_keys=True).encode())

@@ -87,8 +87,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Set the folder for notes of `toys.py`; a fork server would use the environment of its
-    start."""
+    """Set the folder for notes of `toys.py`, also for a fork server that is already running."""
     folder = tmp_path_factory.mktemp("notes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOYS", str(folder))

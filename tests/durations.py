@@ -25,8 +25,7 @@ FILE = Path(__file__).with_name("durations.json")
 SLOW = 0.2
 """The least CPU seconds of tests that `make check` skips."""
 LISTED = 0.1
-"""The least CPU seconds of tests that are recorded; it is below `SLOW`, so `SLOW` can be
-changed."""
+"""The least CPU seconds of tests that are recorded, below `SLOW` so that this can change."""
 _fixtures: dict[str, float] = {}
 """CPU seconds of the shared fixtures that were set up since the last report of a test."""
 _found: dict[str, float] = {}

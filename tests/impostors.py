@@ -43,8 +43,7 @@ class SideBySide(PreconditionedGradientDescentConstruction):
 
 
 def build_side_by_side(d: int = 3, n: int = 12, steps: int = 3) -> BuiltStreams:
-    """Build the network whose registers run both algorithms and whose read-out is gradient
-    descent."""
+    """Build the network that runs both algorithms and reads out gradient descent."""
     construction = SideBySide(
         d=d, n=n, steps=steps, preconditioners="identity", step_size=STEP_SIZE
     )

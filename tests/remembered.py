@@ -39,8 +39,7 @@ def remembering() -> Iterator[None]:
 
 
 def takes_generator(value: Any) -> bool:
-    """Return whether a value is a claim's function with a generator as first argument and a
-    result."""
+    """Return whether a value is a claim's function with a generator argument and a result."""
     return (
         isinstance(value, FunctionType)
         and value.__module__.startswith(CLAIMS)

@@ -38,8 +38,7 @@ def reseal(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor]) -> 
 
 
 def mutate(source: Path, target: Path, rng: random.Random) -> str:
-    """Write `source` with one change and a new checksum to `target`; return a description of the
-    change."""
+    """Write `source` with one change and a new checksum to `target`; describe the change."""
     metadata, tensors = read_parts(source)
     if rng.random() < 0.4:
         what = _mutate_tensors(tensors, rng)

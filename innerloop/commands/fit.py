@@ -109,6 +109,7 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
 
 
 def _write_predictions(path: Path, fitted: dict[str, Any]) -> None:
+    """Write the predictions for the test rows as CSV, beside those of scikit-learn."""
     from innerloop.files import write_atomically
     from innerloop.links import resolve_links
 
@@ -121,6 +122,7 @@ def _write_predictions(path: Path, fitted: dict[str, Any]) -> None:
 
 
 def _draw(path: Path, fitted: dict[str, Any]) -> None:
+    """Draw the score after each step, with that of scikit-learn as a dashed line."""
     import altair as alt
 
     layers = [{"layer": k, "R²": max(score, -1.0)} for k, score in enumerate(fitted["layers"])]
@@ -142,6 +144,7 @@ def _draw(path: Path, fitted: dict[str, Any]) -> None:
 
 
 def _print(fitted: dict[str, Any], output: Path | None, figure: Path | None) -> None:
+    """Print the score after each step, the final scores and the paths of written files."""
     from innerloop.terminal import print_table
 
     scores = fitted["layers"]

@@ -80,6 +80,7 @@ def _tidy(parent: Element) -> None:
 
 
 def _is_seen(element: Element) -> bool:
+    """Return whether an element has a visible effect."""
     if element.get("display") == "none" or element.get("opacity") == "0":
         return False
     if element.tag == "g":
@@ -160,6 +161,7 @@ def _describe_look(element: Element) -> object:
 
 
 def _join(alike: list[Element]) -> Element:
+    """Join paths with the same style to one path."""
     first = alike[0]
     if len(alike) > 1:
         first.set("d", "".join(element.get("d", "") for element in alike))

@@ -43,8 +43,7 @@ GAME_PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "ucb-vi": {"n": 20, "temperature": 0.02},
 }
-"""Parameters for games that are long enough for learning; other constructions use their
-defaults."""
+"""Parameters that make games long enough for learning; other constructions use defaults."""
 
 
 def measure_report(

@@ -26,8 +26,7 @@ LABELS = {
 
 
 def make_page() -> str:
-    """Write the page: the verdicts per source, then each finding with its printed and corrected
-    form."""
+    """Write the page: the verdicts per source, and each finding as printed and corrected."""
     if not RECORDED.exists():
         return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))
