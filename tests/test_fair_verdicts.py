@@ -194,7 +194,7 @@ def test_an_undecided_claim_shows_what_would_decide_it(
         shown.append((capsys.readouterr().out, render_claims([outcome], {}, {})))
         kinds = [each["kind"] for each in list_findings([outcome])]
         assert kinds == (["open"] if evidence.verdict == "undecided" else [])
-    assert all("hat would decide it: a longer run" in text for text in shown[0])
+    assert all("t would be decided by: a longer run" in text for text in shown[0])
     assert not any("a longer run" in text for text in shown[1])
 
 
