@@ -71,6 +71,7 @@ def loop_plain(X: np.ndarray, y: np.ndarray, alpha: float, gap: float) -> Weight
 
 
 def loop_expert(X: np.ndarray, y: np.ndarray, alpha: float, gap: float) -> Weights:
+    """Solve one lasso after another with precomputed Gram matrices and without input checks."""
     model: Any = Lasso(
         alpha, tol=gap / 2, max_iter=100_000, fit_intercept=False, copy_X=False, warm_start=True
     )

@@ -37,6 +37,7 @@ def write_tokens(x: Tensor, y: Tensor, query: Tensor) -> Tensor:
 
 
 def write_flags(x: Tensor, y: Tensor, query: Tensor) -> Tensor:
+    """Write tokens `[x, y, flag]`; the flag marks the query."""
     tokens = write_tokens(x, y, query)
     flag = torch.zeros_like(tokens[..., :1])
     flag[:, -1] = 1.0
@@ -44,6 +45,7 @@ def write_flags(x: Tensor, y: Tensor, query: Tensor) -> Tensor:
 
 
 def write_alternating(x: Tensor, y: Tensor, query: Tensor) -> Tensor:
+    """Write alternating tokens of x and y, and the query at the end."""
     prompt = x.new_zeros(len(x), 2 * x.shape[1] + 1, x.shape[2])
     prompt[:, 0:-1:2], prompt[:, 1::2, 0], prompt[:, -1] = x, y, query
     return prompt

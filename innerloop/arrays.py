@@ -102,13 +102,14 @@ def _as_array(value: Any, name: str) -> Any:
 
 
 def _describe_kind(value: Any, dtype: Any) -> str:
+    """Describe a value that cannot be converted to real numbers."""
     if dtype.kind == "c":
         return "complex numbers: pass their real part or their modulus"
     if dtype.kind in "US":
         return "text"
     if dtype.kind == "O" and not isinstance(value, np.ndarray | list | tuple):
         return f"a {type(value).__name__}"
-    return "objects that are no numbers" if dtype.kind == "O" else f"{dtype.name}"
+    return "objects that are not numbers" if dtype.kind == "O" else f"{dtype.name}"
 
 
 def _make_error(name: str, expected: str, actual: str) -> InputError:

@@ -32,10 +32,10 @@ from innerloop.guard import run_guarded
 from innerloop.output import print_error, print_text
 
 app = typer.Typer(
-    help="Finds the algorithm inside a transformer: builds and verifies transformers whose forward "
-    "pass runs a known algorithm, trains others, and checks what the literature claims. Wherever a "
-    "name is taken, module:attribute or file.py:attribute stands for something of your own: it is "
-    "imported, which runs its code.",
+    help="innerloop finds the algorithm inside a transformer. It builds and verifies transformers "
+    "whose forward pass runs a known algorithm, trains transformers, identifies their algorithms, "
+    "and tests statements of papers. In place of a name you can write module:attribute or "
+    "file.py:attribute to use your own code; it is imported, which runs it.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

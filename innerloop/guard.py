@@ -200,6 +200,7 @@ def _describe_usage(error: BaseException) -> str:
 
 
 def _describe_system(error: OSError) -> str:
+    """Describe an error of the operating system, such as a full disk."""
     reason = error.strerror or str(error)
     if error.filename is not None:
         return f"{error.filename}: {reason}"

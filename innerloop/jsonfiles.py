@@ -29,7 +29,7 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise too_deep from None
-    except (ValueError, TypeError) as error:  # TypeError: an entry that is no text at all
+    except (ValueError, TypeError) as error:  # TypeError: an entry that is not text
         raise FileError(f"it is not JSON ({error})") from None
     if _is_deeper(value, MAX_DEPTH):
         raise too_deep

@@ -28,8 +28,7 @@ from innerloop.jsonfiles import parse_json
 P = TypeVar("P", bound="Parameters")
 
 MAX_DIMENSIONS = 8
-"""The largest number of dimensions of an array in a setting; torch fails without a message at
-64."""
+"""The largest number of dimensions of an array in a setting; torch fails at 64."""
 
 
 def parameter(
@@ -113,8 +112,7 @@ class Parameters(Frozen):
 
     @classmethod
     def from_values(cls: type[P], values: dict[str, Any]) -> P:
-        """Create an object from values by name; for an unknown name, the error suggests the
-        nearest."""
+        """Create an object from values by name; an unknown name raises an error."""
         declared = cls.declared_types()
         for name in values:
             if name not in declared:

@@ -86,7 +86,7 @@ def _print_construction(description: dict[str, Any]) -> None:
         f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
         f"width {cost['width']}{where}"
     )
-    print_text(f"the source prints: {cost['printed']}")
+    print_text(f"cost in the source: {cost['printed']}")
     print_text(f"error of a step: {description['error']}\n")
     loops = f", looped {description['loops']} times" if description["loops"] > 1 else ""
     print_text(f"blocks ({description['layers']} layers{loops})")
@@ -112,7 +112,7 @@ def _print_program(description: dict[str, Any]) -> None:
         print_text(f"{name}: {count}, {path} on the critical path")
     rows = [[name, *map(str, saved.values())] for name, saved in description["saved"].items()]
     names = list(next(iter(description["saved"].values())))
-    print_table("saved in a step, by peephole", ["peephole", *names], rows)
+    print_table("savings per step of each peephole optimisation", ["peephole", *names], rows)
     print_text(
         f"program (digest {description['program']['digest']})\n{description['program']['text']}"
     )
@@ -150,16 +150,16 @@ def _print_claim(description: dict[str, Any]) -> None:
     print_text(f"{place}: {description['statement']}")
     print_text(f"source: {description['source']}")
     for hypothesis, at in description["hypotheses"].items():
-        print_text(f"presupposed: {hypothesis} ({at})")
+        print_text(f"hypothesis: {hypothesis} ({at})")
     for id, at in description["restates"].items():
-        print_text(f"printed again: {id}, {at}")
+        print_text(f"also printed: {id}, {at}")
     rows = [
         [name, str(len(cells)), format_value(cells[0], 90)]
         for name, cells in description["presets"].items()
     ]
-    print_table("presets", ["name", "cells", "settings of the first"], rows)
+    print_table("presets", ["name", "cells", "settings of the first cell"], rows)
     falsified = ", ".join(description["falsified"]) or "none"
-    print_text(f"falsified data or forms that it must reject: {falsified}")
+    print_text(f"falsified data that it must reject: {falsified}")
 
 
 _PRINTERS = {

@@ -77,8 +77,7 @@ def load_members(kind: str, base: type[T]) -> dict[str, type[T]]:
 
 
 def load_entries(kind: str, base: type) -> dict[str, Entry]:
-    """Load every registered member of a kind, with its owner. If two have the same name, use the
-    first."""
+    """Load every registered member of a kind with its owner; of equal names, use the first."""
     entries: dict[str, Entry] = {}
     for entry in _scan_checked(kind, base).entries:
         if entry.name in entries:
@@ -179,8 +178,8 @@ _lookups: ContextVar[set[str] | None] = ContextVar("lookups", default=None)
 
 @contextmanager
 def record_lookups() -> Iterator[set[str]]:
-    """Record the modules of members that are looked up by name, and `kind *` if all of a kind
-    are."""
+    """Record the modules of members that are looked up, and `kind *` for lookups of a whole
+    kind."""
     names: set[str] = set()
     token = _lookups.set(names)
     try:
@@ -197,6 +196,7 @@ def list_modules(kind: str) -> list[str]:
 
 
 def _record(kind: str, member: type | None) -> None:
+    """Add a member, or a whole kind if the member is None, to the recorded lookups."""
     names = _lookups.get()
     if names is not None:
         names.add(f"{kind} *" if member is None else member.__module__)
@@ -212,6 +212,7 @@ def _scan_checked(kind: str, base: type) -> _Scan:
 
 @cache
 def _scan_classes(kind: str, base: type) -> _Scan:
+    """Collect the registered classes of a kind, and the reasons why others are skipped."""
     entries, skipped = [], []
     for name, module, reason in scan_modules(f"{PACKAGE}.{kind}"):
         if module is None:
@@ -238,8 +239,7 @@ def _scan_classes(kind: str, base: type) -> _Scan:
 
 
 def scan_modules(package: str, deep: bool = False) -> Iterator[tuple[str, ModuleType | None, str]]:
-    """Import the modules of a package; yield each name with its module, or with the reason of a
-    failure."""
+    """Import the modules of a package; yield names with modules, or with reasons of failures."""
     root = importlib.import_module(package)
     if deep:
         infos = pkgutil.walk_packages(root.__path__, f"{package}.", onerror=lambda name: None)
@@ -293,6 +293,7 @@ def _describe_missing(member: type) -> str:
 
 
 def _describe_clash(kind: str, entries: Iterable[Entry]) -> str:
+    """Describe members of one kind that have the same name."""
     places = [f"{e.value.__module__}:{e.value.__qualname__} ({e.owner})" for e in entries]
     name = next(iter(entries)).name
     return f"two {kind} are called {name!r}: {' and '.join(places)}; rename one"

@@ -38,13 +38,15 @@ def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict
     """Read the metadata and tensors of a file with this format and at most this format version."""
     metadata, tensors = _read_file(path)
     if metadata.get("format") != format:
-        raise FileError(f"{path} is not the file expected: its metadata do not say {format!r}")
-    found = metadata.get("version", "")
-    if not (found.isascii() and found.isdecimal() and len(found) < 10):
-        raise FileError(f"{path} has no readable format version, got {found[:40]!r}")
-    if int(found) > version:
+        stored = metadata.get("format", "")[:40]
+        raise FileError(f"expected a file of format {format!r}, but {path} has format {stored!r}")
+    stored = metadata.get("version", "")
+    if not (stored.isascii() and stored.isdecimal() and len(stored) < 10):
+        raise FileError(f"{path} has no readable format version, got {stored[:40]!r}")
+    if int(stored) > version:
         raise FileError(
-            f"{path} has format version {found}, this innerloop reads up to {version}: upgrade it"
+            f"{path} has format version {stored}, but this version of innerloop reads versions up "
+            f"to {version}: upgrade innerloop"
         )
     if metadata.get("sha256") != _compute_digest(metadata, tensors):
         raise FileError(f"{path} is damaged: its contents do not match their SHA-256")
@@ -76,6 +78,7 @@ def _read_file(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _compute_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """Compute the SHA-256 of the metadata and tensors."""
     digest = hashlib.sha256()
     signed = {key: value for key, value in metadata.items() if key != "sha256"}
     digest.update(json.dumps(signed, sort_keys=True).encode())

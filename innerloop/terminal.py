@@ -30,8 +30,7 @@ _MEASURE_TITLES = {
 
 
 def print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """Print one certificate as a list or several as a table, with the largest deviation of all
-    steps."""
+    """Print one certificate as a list or several as a table, with the largest deviations."""
     titles = ["law", *_MEASURE_TITLES.values()]
     rows = [
         ["holds" if c["holds"] else "BROKEN", *(format_value(c[name]) for name in _MEASURE_TITLES)]
@@ -56,7 +55,7 @@ def _describe_instances(certificate: dict[str, Any]) -> str:
     """Describe the instances: in `64 + 32, seed 0`, 32 were added to reach more weights."""
     further, redrawn = certificate["further_instances"], certificate["redrawn_instances"]
     more = f" + {further}" if further else ""
-    again = f", {redrawn} out of range replaced" if redrawn else ""
+    again = f", {redrawn} replaced because they were out of range" if redrawn else ""
     return f"{certificate['instances']}{more}, seed {certificate['seed']}{again}"
 
 
@@ -68,14 +67,14 @@ def _describe_unreached(certificate: dict[str, Any]) -> str:
         return "not measured"
     return (
         f"{count} weights"
-        + (f" ({faint} by small errors only)" if faint else "")
+        + (f" (in {faint} of them, a large error would be)" if faint else "")
         + (f", {zeros} zeros" if zeros else "")
     )
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
-    """Print one line per claim and the count of each verdict; print details for up to three
-    claims."""
+    """Print one line per claim and the counts of verdicts; for up to three claims, print
+    details."""
     rows = [
         [o["id"], o["label"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
@@ -122,8 +121,8 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     if evidence["missing"]:
         print_text(f"  {evidence['missing']}")
     if outcome["decided_by"]:
-        subject = "it" if outcome["verdict"] == "undecided" else "the correction"
-        print_text(f"  what would decide {subject}: {outcome['decided_by']}")
+        subject = "the claim" if outcome["verdict"] == "undecided" else "the correction"
+        print_text(f"  {subject} would be decided by: {outcome['decided_by']}")
     for name, value in evidence["numbers"].items():
         # Numbers are shortened; a text is a result and is printed in full.
         print_text(f"  {name}: {value if isinstance(value, str) else format_value(value)}")
@@ -189,15 +188,14 @@ def print_verdict(identification: dict[str, Any]) -> None:
     """Print a line per layer of a model, then the verdict on the whole model."""
     from innerloop.identification.tables import COLUMNS, build_lines, build_rows
 
-    title = f"what the layers of {identification['model']} do"
+    title = f"algorithms of the layers of {identification['model']}"
     print_table(title, COLUMNS, build_rows(identification))
     for line in build_lines(identification):
         print_text(line)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a title and a table, as wide as the terminal, or 160 columns if the output is a
-    pipe."""
+    """Print a title and a table, as wide as the terminal, or 160 columns into a pipe."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

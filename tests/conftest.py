@@ -1,4 +1,4 @@
-"""Every test runs with the shapes in the package's type annotations enforced."""
+"""Fixtures of the tests; every test checks the shapes in the package's type annotations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was imported: it stays to the end."""
+    """Exclude imported objects from garbage collection, because they exist until the end."""
     gc.collect()
     gc.freeze()
 
@@ -53,23 +53,23 @@ class CommandResult(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
-    """Give every test the same draws and the same checks, whatever ran before."""
+    """Give every test the same random numbers and type checks, independent of earlier tests."""
     torch.manual_seed(0)
     strict.next_test()
 
 
 @pytest.fixture(autouse=True)
 def own_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep the results of every test out of those of the checkout."""
+    """Use a separate folder of results for every test."""
     monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "results"))
 
 
 @pytest.fixture
 def law_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certify by the law alone, which is what decides.
+    """Compute only the part of certificates that decides whether the law holds.
 
-    Norms, the weights that no instance reaches and the exact comparison have their own tests, and
-    `test_file` certifies every construction with them.
+    Norms, unreached weights and the exact comparison have their own tests, and
+    `test_transformer_file` certifies every construction with them.
     """
     apart = {"status": "none", "brief": "left out", "text": "left out: it has tests of its own"}
     compare = "innerloop.certification.certificate.compare_for_certificate"
@@ -87,7 +87,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Set the folder of the toys' notes: a fork server keeps the environment that it started in."""
+    """Set the folder for notes of `toys.py`, also for a fork server that is already running."""
     folder = tmp_path_factory.mktemp("notes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOYS", str(folder))
@@ -96,7 +96,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def check_tiny(shared_folder: Path) -> Callable[[Claim], Evidence]:
-    """Check a claim with its tiny settings, once in a test run: others read what that found."""
+    """Check a claim with its tiny settings once per test run; other tests use the stored result."""
 
     from innerloop.claims.evidence import Evidence
     from innerloop.files import write_atomically
@@ -114,7 +114,7 @@ def check_tiny(shared_folder: Path) -> Callable[[Claim], Evidence]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium without a window; skipped where there is none, unless it is required."""
+    """Start Chromium without a window; skip the test if it is not installed and not required."""
     from playwright.sync_api import sync_playwright
 
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)

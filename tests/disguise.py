@@ -1,4 +1,4 @@
-"""Constructions in disguise: the stream rotated, heads permuted, a little noise on every weight."""
+"""Disguise constructions: rotate the stream, permute the heads, and add noise to every weight."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from innerloop.transformer.head import HeadWeights
 from innerloop.transformer.mlp import ElementwiseUnits
 
 NOISE = 1e-6
-"""Relative error of every weight: a gate of size 1,000 is off by 1,000 times this."""
+"""The relative error of every weight; a weight of size 1,000 has 1,000 times this error."""
 
 
 @dataclass(frozen=True, eq=False)
 class Disguised(Model):
     """A construction's transformer in a random basis, read out after every step.
 
-    The stream is rotated, so no coordinate of it is a register any more.
+    The stream is rotated, so its coordinates are no longer those of a register.
     """
 
     construction: Construction

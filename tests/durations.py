@@ -1,11 +1,12 @@
-"""Which tests are slow: those that `durations.json` says took long when last measured.
+"""Measure the durations of tests, and mark slow tests by the durations in `durations.json`.
 
-`make durations` measures all tests, or those of TESTS, and writes the file. What counts are the CPU
-seconds of a test and of the processes that it starts, also of those that live on. A fixture that
-several tests share is written down once, as `file::name (fixture)`, and each of them is as slow as
-itself and its fixtures together. Tests of at least `LISTED` seconds are listed, those of at least
-`SLOW` are slow; one that is not listed, such as a new one, is fast. Files that take longest run
-first: no worker is left with one at the end.
+`make durations` measures all tests, or those of TESTS, and writes the file. A duration is the CPU
+time of a test and of the processes that it starts, also of processes that are still running. A
+fixture that several tests share is recorded once, as `file::name (fixture)`. The duration of a test
+is the sum of its own and those of its fixtures. Tests of at least `LISTED` seconds are recorded,
+and
+tests of at least `SLOW` seconds are slow. A test that is not recorded, such as a new test, is fast.
+The files with the longest durations run first, so that no worker runs a long file at the end.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import pytest
 
 FILE = Path(__file__).with_name("durations.json")
 SLOW = 0.2
-"""CPU seconds from which a test is left out of `make check`."""
+"""The least CPU seconds of tests that `make check` skips."""
 LISTED = 0.1
-"""CPU seconds from which a test is written down: by those below `SLOW`, that can be chosen anew."""
+"""The least CPU seconds of tests that are recorded, below `SLOW` so that this can change."""
 _fixtures: dict[str, float] = {}
 """CPU seconds of the shared fixtures that were set up since the last report of a test."""
 _found: dict[str, float] = {}
-"""CPU seconds of each test, where they are recorded: in the process that starts the workers."""
+"""CPU seconds of each test, in the process that starts the workers."""
 
 
 def read_cpu() -> float:
@@ -97,9 +98,9 @@ def sum_by_file(known: Mapping[str, float]) -> defaultdict[str, float]:
 def merge_durations(
     known: Mapping[str, float], found: Mapping[str, float], whole: bool
 ) -> dict[str, float]:
-    """Replace what is known of the tests that ran; leave out the shortest, sort by name.
+    """Replace the durations of tests that ran; omit the shortest ones, and sort by name.
 
-    Where `whole` files ran, what is known of their other tests is about tests that are gone.
+    If `whole` files ran, the other recorded tests of these files no longer exist and are removed.
     """
     files = {file for file in map(find_file, found) if file.endswith(".py")} if whole else set()
     kept = {test: seconds for test, seconds in known.items() if find_file(test) not in files}
@@ -136,7 +137,7 @@ _started = pytest.StashKey[float]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, Any]:
-    """Send the CPU seconds of a test with the report of its end, those of new fixtures apart."""
+    """Add the CPU seconds of a test to its report, and separately those of new fixtures."""
     report = yield
     if call.when == "teardown" and item.config.getoption("record_durations"):
         own = read_cpu() - item.stash[_started] - sum(_fixtures.values())
@@ -152,7 +153,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the seconds of the tests that ran, and keep what is known of the others."""
+    """Write the durations of the tests that ran; the recorded durations of other tests stay."""
     config = session.config
     if not config.getoption("record_durations") or hasattr(config, "workerinput"):
         return

@@ -1,6 +1,6 @@
-"""A command in a process of its own, forked from the tests': nothing is imported again.
+"""Run a command in a process that is forked from that of the tests, to save the imports.
 
-Its fork server, if it starts one, is its own, as that of a command from a shell would be.
+If the command starts a fork server, it starts a new one, like a command from a shell.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from innerloop.ledger import processes
 
 
 class ForkedCommand:
-    """A running command line, with what it writes in two files of a folder."""
+    """A running command line, whose output and errors are written to two files of a folder."""
 
     def __init__(self, folder: Path, prepare: Callable[[], None], *words: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)

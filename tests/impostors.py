@@ -1,4 +1,4 @@
-"""Networks that compute one thing and print another, built for tests of what looks inside."""
+"""Networks whose layers run one algorithm and whose read-outs run another, to test `--inside`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALPHA, STEP_SIZE = 2e-4, 0.3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideBySide(PreconditionedGradientDescentConstruction):
-    """Newton's iteration in register `m`, gradient descent in `y`, which alone is printed."""
+    """Newton's iteration in register `m`, and gradient descent in `y`; only `y` is read out."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -43,7 +43,7 @@ class SideBySide(PreconditionedGradientDescentConstruction):
 
 
 def build_side_by_side(d: int = 3, n: int = 12, steps: int = 3) -> BuiltStreams:
-    """Build the network whose registers run Newton and whose read-outs print gradient descent."""
+    """Build the network that runs both algorithms and reads out gradient descent."""
     construction = SideBySide(
         d=d, n=n, steps=steps, preconditioners="identity", step_size=STEP_SIZE
     )
@@ -56,9 +56,9 @@ DESCENT = GradientDescent(torch.tensor([STEP_SIZE], dtype=torch.float64))
 
 @dataclass(frozen=True, eq=False)
 class PrintedDescent(BuiltStreams):
-    """Newton's construction, whose read-out after step k runs k steps of gradient descent itself.
+    """Newton's construction, whose read-out after step k runs k steps of gradient descent.
 
-    No layer holds a state of gradient descent: the read-outs start from the prompt.
+    No layer contains a state of gradient descent: the read-outs start from the prompt.
     """
 
     def predict(self, problem: Any) -> Predictions:
@@ -88,6 +88,6 @@ def build_descent(d: int, n: int, steps: int) -> PreconditionedGradientDescentCo
 
 
 def build_printed_descent(d: int = 3, n: int = 12, steps: int = 3) -> PrintedDescent:
-    """Build the network whose answers are gradient descent's and whose layers know only Newton."""
+    """Build the network whose answers are gradient descent's and whose layers run only Newton."""
     construction = NewtonConstruction(d=d, n=n, steps=steps, alpha=ALPHA)
     return PrintedDescent(construction, construction.transformer)

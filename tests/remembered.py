@@ -1,9 +1,9 @@
-"""Runs of one claim that differ in one statement share the work that does not depend on it.
+"""Share results between runs of a claim that differ in one statement.
 
-A function of a claim that takes the generator is a function of its arguments and the generator's
-state alone. While `remembering`, it is run once for each of these: called again with the same, it
-gives a copy of what it gave, and leaves the generator as it left it. An argument that cannot be
-compared by what it holds is never taken for another.
+The result of a claim's function with a generator argument depends only on its arguments and the
+generator's state. Within `remembering`, such a function is run once for equal arguments and states.
+A second call returns a copy of the first result, and sets the generator to the state after the
+first call. An argument whose contents cannot be compared is never considered equal to another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLAIMS = "innerloop.claims."
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """In all modules of claims."""
+    """Share results in all modules of claims."""
     held: dict[Any, tuple[Any, Tensor]] = {}
     made: dict[Any, Callable[..., Any]] = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -39,7 +39,7 @@ def remembering() -> Iterator[None]:
 
 
 def takes_generator(value: Any) -> bool:
-    """Whether this is a function of a claim, of a generator first of all, and gives a value."""
+    """Return whether a value is a claim's function with a generator argument and a result."""
     return (
         isinstance(value, FunctionType)
         and value.__module__.startswith(CLAIMS)
@@ -51,7 +51,7 @@ def takes_generator(value: Any) -> bool:
 def remember_calls(
     fn: Callable[..., Any], held: dict[Any, tuple[Any, Tensor]]
 ) -> Callable[..., Any]:
-    """A function whose first argument is a generator, run once for all that it may depend on."""
+    """Wrap a function with a generator argument so that it runs once for equal arguments."""
 
     @functools.wraps(fn)
     def once(generator: torch.Generator, *args: Any, **kwargs: Any) -> Any:
@@ -72,7 +72,7 @@ def remember_calls(
 
 
 def mark(value: Any) -> Any:
-    """What stands for a value: two that differ never have the same."""
+    """Return a key for a value; different values have different keys."""
     if value is None or isinstance(value, bool | int | float | str | complex):
         return type(value), repr(value)
     if isinstance(value, FunctionType | type):

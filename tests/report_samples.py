@@ -1,4 +1,4 @@
-"""A small report with something of everything, hand-made: no measuring, no training."""
+"""A small report with data of every kind, which is written by hand and not measured."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make_figures() -> list[Figure]:
 
 
 def make_outcomes() -> list[Outcome]:
-    """Make outcomes of every verdict, with real ids and text that would break a careless page."""
+    """Make outcomes of every verdict, with real ids and with text that must be escaped."""
     held = Check(statement="$a = b_{k+1}$", passed=True, summary="12 cases, $n ≥ 2$")
     failed = Check(statement=HOSTILE, passed=False, summary="3 of 12", counterexample=HOSTILE)
     unknown = Check(statement="$a ≤ b$", passed=None, summary="2 cases")
@@ -140,7 +140,7 @@ def make_certificates() -> list[dict[str, Any]]:
 
 
 def make_data(**changes: Any) -> ReportData:
-    """Make the data of a report with something of everything."""
+    """Make the data of a report with entries of every kind."""
     given: dict[str, Any] = {
         "outcomes": [outcome.as_dict() for outcome in make_outcomes()],
         "certificates": make_certificates(),

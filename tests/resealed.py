@@ -1,4 +1,4 @@
-"""Changed files with a fresh checksum: what somebody who means harm would hand over."""
+"""Change files and correct their checksum, as an attacker would do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reseal(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor]) -> 
 
 
 def mutate(source: Path, target: Path, rng: random.Random) -> str:
-    """Write `source` with one change and a fresh checksum to `target`; says what was changed."""
+    """Write `source` with one change and a new checksum to `target`; describe the change."""
     metadata, tensors = read_parts(source)
     if rng.random() < 0.4:
         what = _mutate_tensors(tensors, rng)
@@ -76,7 +76,7 @@ def _mutate_entry(metadata: dict[str, str], name: str, rng: random.Random) -> st
 
 
 def _iterate_places(tree: Any, trail: str = "") -> Any:
-    """Every place below a tree: its container, its key there, and how to get there."""
+    """Yield every place in a tree: its container, its key in the container, and its path."""
     keys = list(tree) if isinstance(tree, dict) else range(len(tree))
     for key in keys:
         yield tree, key, f"{trail}/{key}"

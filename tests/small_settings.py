@@ -1,4 +1,4 @@
-"""Settings that make a small network of every construction, for tests that look at all of them."""
+"""Settings that make a small network of every construction, for tests of all constructions."""
 
 from __future__ import annotations
 

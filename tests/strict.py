@@ -1,8 +1,8 @@
-"""The type checker that the tests switch on: beartype, where a whole number counts as a float.
+"""The type checker of the tests: beartype, with whole numbers accepted as floats.
 
-`jaxtyped` does for jaxtyping's import hook what jaxtyping's own decorator of that name does, in a
-fraction of the time: arguments are checked once, not twice, functions whose annotations have no
-shapes get no memory of shapes, and in each test the first calls of every function are checked.
+`jaxtyped` replaces jaxtyping's decorator of the same name and takes a fraction of its time. It
+checks arguments once and not twice, stores no shapes for functions without shapes in their
+annotations, and checks only the first calls of every function in each test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtyping import AbstractArray
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _scope = jaxtyping.jaxtyped  # jaxtyping's own
 MOST = 8
-"""Calls of a function that are checked in a test: in a loop, the others look the same."""
+"""The number of calls of a function that are checked in a test; later calls are usually similar."""
 _TEST = [0]
 
 
@@ -31,7 +31,7 @@ def next_test() -> None:
 
 
 def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
-    """A function, or a dataclass's `__init__`, that refuses what its annotations do not allow."""
+    """Make a function, or a dataclass's `__init__`, raise an error for values of the wrong type."""
     if fn is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
     if inspect.isclass(fn):

@@ -256,7 +256,7 @@ def test_formulas_that_cannot_be_read_are_refused(formula: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_declared_cost_is_the_cost(name: str) -> None:
-    """At sizes of its own: `test_law` has those of the cases."""
+    """At sizes of its own: `test_construction_law` has those of the cases."""
     kind = load_members("constructions", Construction)[name]
     sizes = [
         {"steps": kind.cap_value("steps", steps), "d": d, "n": n}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_going_on import SMALL
+from test_resuming_runs import SMALL
 
 from innerloop import build, devices, identify
 from innerloop.devices import CPU, choose_device, move, require_precision, use_device

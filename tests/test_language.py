@@ -1,7 +1,7 @@
 """The language: programs compile to certified weights, and agree with the package's constructions.
 
 Programs of this file are written in other words in `innerloop/constructions`, whose weights are
-those that were written by hand once (test_weights_as_before.py); both must agree.
+those that were written by hand once (test_program_weights.py); both must agree.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_weights_as_before import digest_weights
+from test_program_weights import digest_weights
 
 import innerloop
 from innerloop.certification.certificate import certify

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_going_on import SMALL, begin
+from test_resuming_runs import SMALL, begin
 
 from innerloop.errors import FileError
 from innerloop.recipes.base import train

@@ -1,4 +1,4 @@
-"""The command line with the toys for claims: something to be killed."""
+"""The command line with the small claims of `toys.py`, for tests that kill it."""
 
 import signal
 import sys

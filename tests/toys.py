@@ -1,4 +1,4 @@
-"""Claims to run, and to be killed. Workers import this file, so it needs nothing of the tests."""
+"""Small claims for tests of the ledger. Workers import this file, so it imports no test module."""
 
 from __future__ import annotations
 

@@ -22,5 +22,5 @@ STEPS = 24
 
 
 def make_generator(seed: int = 0) -> torch.Generator:
-    """A new generator with this seed."""
+    """Make a generator with a fixed seed."""
     return torch.Generator().manual_seed(seed)

@@ -31,9 +31,9 @@ def check(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID …]",
-            help="Ids of claims or prefixes of ids; all claims by default. module:attribute "
-            "imports a claim of your own, which runs its code.",
+            metavar="ID",
+            help="Ids of claims, or prefixes of ids; all claims by default. module:attribute "
+            "imports your own claim, which runs its code.",
         ),
     ] = None,
     preset: PresetName = "quick",
@@ -47,8 +47,8 @@ def check(
 ) -> None:
     """Test statements of papers; exit 1 if a check raised an error.
 
-    Stored results are used if they exist, also those of a larger preset. `--fresh` ignores them
-    and runs everything at the requested preset.
+    Stored results are used if they exist, also those of a larger preset.
+    `--fresh` ignores them and runs everything at the requested preset.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     options["device"] = device

@@ -25,9 +25,9 @@ def exact(
 ) -> None:
     """Compare a program with its weights in exact arithmetic; exit 1 if they differ.
 
-    With linear attention, equality at random points proves equality for these sizes, except with a
-    stated small probability. With ReLU units, equality is established only at the points that were
-    tried.
+    With linear attention, equality at random points proves equality for these
+    sizes, except with a stated small probability. With ReLU units, equality is
+    established only at the points that were tried.
     """
     from innerloop.certification.compiling import exact as compare
     from innerloop.certification.compiling import find_program

@@ -49,7 +49,7 @@ def fit(
     names, columns = read_table(data)
     if target not in names:
         raise unknown_name_error(f"column in {data}", target, names)
-    found = fit_and_score(
+    fitted = fit_and_score(
         names,
         columns,
         target,
@@ -60,12 +60,12 @@ def fit(
         seed=seed,
     )
     if output is not None:
-        _write_predictions(output, found)
+        _write_predictions(output, fitted)
     if figure is not None:
-        _draw(figure, found)
+        _draw(figure, fitted)
     if as_json:
-        return print_json(found)
-    return _print(found, output, figure)
+        return print_json(fitted)
+    return _print(fitted, output, figure)
 
 
 def read_table(path: Path) -> tuple[list[str], list[list[Any]]]:
@@ -108,56 +108,60 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
     return [str(name) for name in frame.columns], [frame[n].tolist() for n in frame.columns]
 
 
-def _write_predictions(path: Path, found: dict[str, Any]) -> None:
+def _write_predictions(path: Path, fitted: dict[str, Any]) -> None:
+    """Write the predictions for the test rows as CSV, beside those of scikit-learn."""
     from innerloop.files import write_atomically
     from innerloop.links import resolve_links
 
-    lines = [f"row,{found['target']},prediction,scikit_learn"]
+    lines = [f"row,{fitted['target']},prediction,scikit_learn"]
     lines += [
         f"{p['row']},{p['actual']!r},{p['prediction']!r},{p['scikit_learn']!r}"
-        for p in found["predictions"]
+        for p in fitted["predictions"]
     ]
     write_atomically(resolve_links(path), ("\n".join(lines) + "\n").encode())
 
 
-def _draw(path: Path, found: dict[str, Any]) -> None:
+def _draw(path: Path, fitted: dict[str, Any]) -> None:
+    """Draw the score after each step, with that of scikit-learn as a dashed line."""
     import altair as alt
 
-    layers = [{"layer": k, "R²": max(score, -1.0)} for k, score in enumerate(found["layers"])]
+    layers = [{"layer": k, "R²": max(score, -1.0)} for k, score in enumerate(fitted["layers"])]
     points = (
         alt.Chart(alt.Data(values=layers))
         .mark_line(point=True)
         .encode(x=alt.X("layer:Q", title="step"), y=alt.Y("R²:Q", title="R² on rows held out"))
     )
     line = (
-        alt.Chart(alt.Data(values=[{"R²": found["scikit_learn_score"]}]))
+        alt.Chart(alt.Data(values=[{"R²": fitted["scikit_learn_score"]}]))
         .mark_rule(strokeDash=[4, 4])
         .encode(y="R²:Q")
     )
-    title = f"{found['target']} by {found['algorithm']}; dashed: scikit-learn"
+    title = f"{fitted['target']} by {fitted['algorithm']}; dashed: scikit-learn"
     try:
         (points + line).properties(title=title, width=480, height=300).save(str(path))
     except (OSError, ValueError) as error:
         raise FileError(f"{path} cannot be written as a figure: {error}") from None
 
 
-def _print(found: dict[str, Any], output: Path | None, figure: Path | None) -> None:
+def _print(fitted: dict[str, Any], output: Path | None, figure: Path | None) -> None:
+    """Print the score after each step, the final scores and the paths of written files."""
     from innerloop.terminal import print_table
 
-    scores = found["layers"]
-    shown = sorted({round(k * (len(scores) - 1) / (MAX_LAYERS - 1)) for k in range(MAX_LAYERS)})
-    rows = [[str(k), f"{scores[k]:.4f}"] for k in shown]
-    sizes = f"{found['trained_on']} rows, {len(found['features'])} features"
+    scores = fitted["layers"]
+    last = len(scores) - 1
+    layers = sorted({round(k * last / (MAX_LAYERS - 1)) for k in range(MAX_LAYERS)})
+    rows = [[str(k), f"{scores[k]:.4f}"] for k in layers]
+    sizes = f"{fitted['trained_on']} rows, {len(fitted['features'])} features"
     print_table(
-        f"{found['target']} by {found['algorithm']} from {sizes}", ["step", "R² held out"], rows
+        f"{fitted['target']} by {fitted['algorithm']} from {sizes}", ["step", "R² held out"], rows
     )
-    for warning in found["warnings"]:
+    for warning in fitted["warnings"]:
         print_text(warning)
     print_text(
-        f"R² on {len(found['predictions'])} rows held out: {found['score']:.4f} in "
-        f"{found['steps']} steps, scikit-learn's {found['scikit_learn']} "
-        f"{found['scikit_learn_score']:.4f}"
+        f"R² on {len(fitted['predictions'])} rows held out: {fitted['score']:.4f} in "
+        f"{fitted['steps']} steps, scikit-learn's {fitted['scikit_learn']} "
+        f"{fitted['scikit_learn_score']:.4f}"
     )
-    print_text(f"certificate of {found['certificate']}: holds")
+    print_text(f"certificate of {fitted['certificate']}: holds")
     for path in filter(None, (output, figure)):
         print_text(f"written to {path}")

@@ -24,7 +24,7 @@ def identify(
     problem: Annotated[
         str | None,
         typer.Option(
-            help="The problems that the model solves; a file of `build` or `train` contains them."
+            help="The distribution of problems. A file of `build` or `train` contains it."
         ),
     ] = None,
     settings: Settings = None,

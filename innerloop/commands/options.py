@@ -13,7 +13,10 @@ from innerloop.results import VARIABLE
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat the option for more."
+        "-s",
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a parameter, such as d=5; repeat the option for more.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -24,20 +27,22 @@ EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS to use a Dask cluster.")
 ]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore stored results.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Ignore stored results and run everything again.")
+]
 Results = Annotated[
     Path | None,
     typer.Option(
         envvar=VARIABLE,
-        help="Folder of results, which contains cells and runs. By default, `results` of the "
-        "checkout, else the user's data folder.",
+        help="Folder of results, with the subfolders cells and runs. By default, `results` of the "
+        "checkout, or without a checkout, the user's data folder.",
     ),
 ]
 Definition = Annotated[
     str | None,
     typer.Option(
         metavar="FILE:ATTRIBUTE",
-        help="Your own construction or recipe with which the file was made. It is imported, which "
+        help="Your own construction or recipe from which the file was made. It is imported, which "
         "runs its code.",
     ),
 ]

@@ -18,11 +18,13 @@ def play(
         typer.Argument(help="A run of `train`, or a file of `build`, that acts in an environment."),
     ],
     environment: Annotated[
-        str | None, typer.Option(help="Environments to play in; by default those of the training.")
+        str | None,
+        typer.Option(help="Distribution of environments; by default, that of the training."),
     ] = None,
     settings: Settings = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of a game; by default as in the training.")
+        int | None,
+        typer.Option(min=1, help="Number of steps of a game; by default, that of the training."),
     ] = None,
     games: Annotated[int, typer.Option(min=2, help="Number of environments.")] = 200,
     against: Annotated[

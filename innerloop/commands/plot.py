@@ -15,7 +15,7 @@ from innerloop.output import print_json, print_text
 def plot(
     places: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN…", help="Folders of runs, or folders that contain runs."),
+        typer.Argument(metavar="RUN", help="Folders of runs, or folders that contain runs."),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The figure: html, png or svg.")
@@ -26,7 +26,7 @@ def plot(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the loss and other measures of runs, also while they are running."""
+    """Draw the loss and other measures of runs, also of runs that are not finished."""
     from innerloop.errors import unknown_name_error
     from innerloop.files import check_writable
     from innerloop.recipes.listing import load_curves

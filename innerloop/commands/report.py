@@ -29,7 +29,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="SWEEP",
-            help="Folder of a sweep of `train --grid`, to write a page about that sweep.",
+            help="Folder of a sweep of `train --grid`; the page then describes only this sweep.",
         ),
     ] = None,
     output: Annotated[
@@ -45,16 +45,17 @@ def report(
     seed: Seed = 0,
     results: Results = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of trained runs; by default that of the results.")
+        Path | None,
+        typer.Option(help="Folder of trained runs; by default, the folder `runs` of the results."),
     ] = None,
     definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
 
-    Stored results are used if they exist, also those of a larger preset. With the folder of a
-    sweep, the page describes only this sweep. The exit code is 1 if a check raised an error or a
-    certificate does not hold.
+    Stored results are used if they exist, also those of a larger preset. With
+    the folder of a sweep, the page describes only this sweep. The exit code is
+    1 if a check raised an error or a certificate does not hold.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     if folder is not None:

@@ -11,7 +11,7 @@ COLUMNS = ["run", "recipe", "state", "step", "loss", "time"]
 
 
 def runs(results: Results = None, as_json: AsJson = False) -> None:
-    """List trainings with their state, last loss and duration, also those that are running."""
+    """List finished and running trainings with their state, last loss and duration."""
     from innerloop.recipes.listing import list_runs
 
     root = find_results(results) / "runs"

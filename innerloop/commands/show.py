@@ -27,7 +27,10 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a member of any kind, with its parts and its parameters."""
+    """Describe a construction, algorithm, recipe, claim or other member.
+
+    The description contains the documentation, the parts and the parameters.
+    """
     from innerloop.catalogue.showing import draw, find_parameters
     from innerloop.catalogue.showing import show as describe
     from innerloop.parameters import parse_settings

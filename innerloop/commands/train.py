@@ -73,7 +73,8 @@ def train(
 ) -> None:
     """Train the model of a recipe.
 
-    `--resume` continues an interrupted run. The result is the same as without the interruption.
+    `--resume` continues an interrupted run. The result is the same as without
+    the interruption.
     """
     from innerloop.devices import choose_device
     from innerloop.links import refuse_links, resolve_links

@@ -21,8 +21,8 @@ def verify(
 ) -> None:
     """Measure the certificate of a file again from its weights.
 
-    The exit code is 1 if the certificate does not hold. The certificate that is stored in the file
-    is not used.
+    The certificate that is stored in the file is not used. The exit code is 1
+    if the certificate does not hold.
     """
     from innerloop.certification.building import verify as check
 

@@ -105,6 +105,7 @@ def get_recipe(run: dict[str, Any]) -> str:
 
 
 def _render_recipe(name: str, runs: Records, plot: str) -> str:
+    """Render the runs of one recipe as a section with a figure and a table."""
     rows = "".join(
         f"<tr><td>{escape(run['folder'])}<small><code>{escape(run['command'])}</code></small>"
         f'</td><td class="number">{run["final"]["step"]:,}</td>'
@@ -124,12 +125,14 @@ def _render_recipe(name: str, runs: Records, plot: str) -> str:
 
 
 def _format_cost(certificate: dict[str, Any]) -> tuple[str, ...]:
+    """Format the formulas of layers, heads and width, and their printed form."""
     cost = certificate["cost"]
     formulas = tuple(cost[key] for key in ("layers", "heads", "width", "where"))
     return (*formulas, certificate["error"], cost["printed"])
 
 
 def _render_row(certificate: dict[str, Any]) -> str:
+    """Render the row of a certificate in the table of measurements."""
     numbers = "".join(
         f'<td class="number">{_format_number(certificate[column])}</td>'
         for column in _COLUMN_TITLES

@@ -69,6 +69,7 @@ def name_figure(id: str, number: int) -> str:
 
 
 def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str] | None) -> str:
+    """Render a claim as a card whose details can be opened."""
     verdict, id = outcome["verdict"], escape(outcome["id"])
     brief = outcome["brief"] or outcome["statement"]
     statement = typeset_later(format_sentence(outcome["statement"]))
@@ -117,6 +118,7 @@ def _render_stale(outcome: dict[str, Any]) -> str:
 def _render_details(
     outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str] | None
 ) -> str:
+    """Render the content of a card: checks, errata, figures, numbers and command."""
     evidence, verdict = outcome["evidence"], outcome["verdict"]
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
@@ -126,9 +128,9 @@ def _render_details(
     texts = [evidence["out_of_reach"], evidence["missing"]]
     reason = "".join(f"<p>{typeset_later(format_sentence(text))}</p>" for text in texts if text)
     if outcome["decided_by"]:
-        subject = "it" if verdict == "undecided" else "the correction"
+        subject = "The claim" if verdict == "undecided" else "The correction"
         text = typeset_later(outcome["decided_by"])
-        reason += f"<p>To decide {subject}: {text}.</p>"
+        reason += f"<p>{subject} would be decided by: {text}.</p>"
     numbers = "".join(
         f"<div><dt>{typeset_later(name)}</dt><dd>{typeset_later(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()
@@ -161,6 +163,7 @@ def _render_command(outcome: dict[str, Any], versions: Mapping[str, str] | None)
 
 
 def _render_part(part: dict[str, Any]) -> str:
+    """Render a part of a claim: its printed form, its correction and its readings."""
     forms = _render_check("As printed", part["printed"])
     if part["corrected"]:
         forms += _render_check("Corrected", part["corrected"])
@@ -176,6 +179,7 @@ def _render_part(part: dict[str, Any]) -> str:
 
 
 def _render_erratum(erratum: dict[str, Any]) -> str:
+    """Render an erratum with its place, its printed form and its correction."""
     title = f"Erratum ({escape(erratum['grade'])}), {typeset_later(erratum['where'])}"
     forms = _render_check(title, erratum["printed"])
     if erratum["corrected"]:
@@ -192,6 +196,7 @@ def _render_beyond(check: dict[str, Any]) -> str:
 
 
 def _render_check(title: str, check: dict[str, Any]) -> str:
+    """Render a check: the statement, its outcome, its summary and its counterexample."""
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = typeset_later(check["counterexample"])
     label = '<span class="label">the smallest counterexample found</span>'
@@ -208,6 +213,7 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
 
 
 def _render_table(rows: list[dict[str, Any]]) -> str:
+    """Render rows of numbers as a table that can be opened."""
     if not rows:
         return ""
     columns = list(dict.fromkeys(name for row in rows for name in row))

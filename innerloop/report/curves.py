@@ -11,7 +11,7 @@ PANEL, PANEL_HEIGHT, COLUMNS = 380, 240, 2
 MAX_PANELS = 12
 """Measures that are drawn beside the loss; the CSV files have all."""
 UNDRAWN = ("step", "seconds", "learning_rate", "batch_loss", "steps")
-"""Columns of a history that are no measures."""
+"""Columns of a history that do not contain measures."""
 
 
 def list_measures(runs: list[dict[str, Any]]) -> list[str]:
@@ -45,6 +45,7 @@ def plot_runs(
 
 
 def _plot_panel(field: str, name: str, rows: list[dict[str, Any]], groups: list[str]) -> alt.Chart:
+    """Plot one measure of all runs against the step."""
     values = [row[field] for row in rows if field in row]
     scale = "log" if values and min(values) > 0 and max(values) > 10 * min(values) else "linear"
     legend = alt.Legend(orient="top", labelLimit=300, columns=3, symbolLimit=30)

@@ -121,6 +121,7 @@ def name_file(name: str) -> str:
 
 
 def _format_csv(rows: Rows) -> str:
+    """Format rows as CSV."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

@@ -128,6 +128,7 @@ def _list_open(outcome: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _describe_failure(failure: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts of a failing form: counterexample, correction and weaker statement."""
     printed, corrected = failure["printed"], failure["corrected"]
     return {
         "printed": printed["statement"],
@@ -171,6 +172,7 @@ def _render_list(title: str, count: int, kind: str) -> str:
 
 
 def _render_fold(title: str, count: int, body: str) -> str:
+    """Render a section with a title and a count, which the reader can open."""
     return (
         f'<details class="fold"><summary><h3>{title} <small>{count}</small></h3></summary>'
         f"{body}</details>"
@@ -182,6 +184,7 @@ def _render_cards(findings: list[dict[str, Any]]) -> str:
 
 
 def _render_finding(finding: dict[str, Any]) -> str:
+    """Render a finding with its source, its statement, its printed form and its correction."""
     id = escape(finding["id"])
     head = (
         f'<p class="subject"><a href="#{id}">{escape(finding["source"])} · '
@@ -199,6 +202,7 @@ def _render_finding(finding: dict[str, Any]) -> str:
 
 
 def _render_correction(finding: dict[str, Any]) -> str:
+    """Render the correction of a finding, or a note that none is known."""
     if finding["corrected"]:
         mark = "now" if finding["outcome"] == "holds" else f"now {finding['outcome']}"
         note = _CORRECTION_NOTES[finding["outcome"]]

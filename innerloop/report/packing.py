@@ -51,6 +51,7 @@ class Pack:
         return _OPTIONAL.sub("", _LATER.sub(self._number, markup))
 
     def _number(self, match: re.Match[str]) -> str:
+        """Replace a formula by the number of its typeset form, or by the form if it is short."""
         typed = html.unescape(match[1])
         mathematics = typed.rstrip(",.;:")
         markup = to_html(f"${mathematics}${typed[len(mathematics) :]}")

@@ -59,6 +59,7 @@ def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> s
 
 
 def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> list[str]:
+    """Render one figure for each family whose claim was checked."""
     checked = {outcome["id"]: outcome for outcome in outcomes if outcome["evidence"]}
     pictures = []
     for id, (family, number) in FAMILIES.items():

@@ -80,6 +80,7 @@ def _tidy(parent: Element) -> None:
 
 
 def _is_seen(element: Element) -> bool:
+    """Return whether an element has a visible effect."""
     if element.get("display") == "none" or element.get("opacity") == "0":
         return False
     if element.tag == "g":
@@ -138,7 +139,7 @@ def _sort_cells(children: list[Element]) -> list[Element]:
 def _draw_cell(cell: Element) -> Element:
     """Draw a rectangle as a line from its top to its bottom that is as thick as it is wide.
 
-    The line is a little larger than the rectangle, so that there is no gap between two cells.
+    The line is a little larger than the rectangle, so that no gap is visible between two cells.
     """
     look = dict(cell.attrib)
     x, y, width, height = map(float, _RECTANGLE.findall(look.pop("d"))[0])
@@ -160,6 +161,7 @@ def _describe_look(element: Element) -> object:
 
 
 def _join(alike: list[Element]) -> Element:
+    """Join paths with the same style to one path."""
     first = alike[0]
     if len(alike) > 1:
         first.set("d", "".join(element.get("d", "") for element in alike))

@@ -140,6 +140,7 @@ def _introduce_table(runs: list[dict[str, Any]]) -> str:
 
 
 def _render_table(runs: list[dict[str, Any]], grid: list[str], best: str | None) -> str:
+    """Render the table of a sweep, with one row per run."""
     measures = dict.fromkeys(name for run in runs for name in run["measures"])
     further = list(measures)[:MAX_MEASURES]
     heads = [*grid, "seed", "state", "step", "loss", *further]
@@ -149,6 +150,7 @@ def _render_table(runs: list[dict[str, Any]], grid: list[str], best: str | None)
 
 
 def _render_row(run: dict[str, Any], grid: list[str], measures: list[str], best: bool) -> str:
+    """Render the row of a run in the table of a sweep."""
     own = "".join(f"<td>{_write_cell(run['point'].get(name))}</td>" for name in grid)
     state = escape(f"{run['state']}, the best" if best else run["state"])
     if run["remark"]:

@@ -43,8 +43,7 @@ GAME_PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "ucb-vi": {"n": 20, "temperature": 0.02},
 }
-"""Parameters for games that are long enough for learning; other constructions use their
-defaults."""
+"""Parameters that make games long enough for learning; other constructions use defaults."""
 
 
 def measure_report(
@@ -120,7 +119,8 @@ def build_certificates(seed: int = 0) -> Iterator[Certificate]:
 def measure_convergence(seed: int = 0) -> Iterator[Rows]:
     """Measure the prediction error after each layer for each algorithm, at κ = 1 and κ = 100.
 
-    The rows of X are N(0, Σ) with a fixed Σ, the weights are N(0, Σ⁻¹), and there is no noise.
+    The rows of X are N(0, Σ) with a fixed Σ, the weights are N(0, Σ⁻¹), and the labels contain no
+    noise.
     Every
     number comes from a forward pass of a built transformer. The error is √(mean (ŷ − y)² / mean y²)
     over queries and instances.

@@ -57,6 +57,7 @@ def check_algorithm(
 
 
 def _find_distribution(kind: type[Algorithm[Any, Any]]) -> Distribution:
+    """Find the first registered distribution of the problems that an algorithm solves."""
     for member in load_members("problems", Distribution).values():
         if issubclass(member.problem_type, kind.problem_type):
             return member.from_values({})
@@ -66,6 +67,7 @@ def _find_distribution(kind: type[Algorithm[Any, Any]]) -> Distribution:
 
 
 def _check_names(kind: type[Algorithm[Any, Any]]) -> None:
+    """Check that the algorithms named in `special_case_of` exist."""
     known = load_members("algorithms", Algorithm)
     missing = [name for name in kind.special_case_of if name not in known]
     require(not missing, f"{kind.__name__}.special_case_of names no algorithm: {missing}")
@@ -76,8 +78,7 @@ def _iterate(algorithm: Algorithm[Any, Any], problem: Any) -> list[Any]:
 
 
 def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
-    """Check that steps are finite and change no tensor in place, and that `has_steps` is
-    correct."""
+    """Check that steps are finite, change no tensor in place, and agree with `has_steps`."""
     name = type(algorithm).__name__
     with forbid_changes(problem, f"the problem given to {name}"):
         states = _iterate(algorithm, problem)
@@ -111,6 +112,7 @@ def _check_batches(algorithm: Algorithm[Any, Any], problem: Any) -> None:
 
 
 def _check_dtype(algorithm: Algorithm[Any, Any], problem: Any) -> None:
+    """Check that the predictions have the precision of the problem."""
     name = type(algorithm).__name__
     single = problem.to(torch.float32)
     answer = algorithm.predict(single, _iterate(algorithm, single)[-1])

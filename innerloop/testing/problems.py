@@ -35,6 +35,7 @@ def check_problem(distribution: Distribution | type[Distribution]) -> None:
 
 
 def _check_sample(distribution: Distribution, batch: tuple[int, ...]) -> None:
+    """Check one sample of a distribution: its type, shape, seed and precision."""
     name = f"{type(distribution).__name__}.sample{batch}"
     problem = distribution.sample(*batch, generator=make_generator())
     declared = distribution.problem_type

@@ -100,6 +100,7 @@ def _train_in_two_parts(recipe: Recipe, folder: Path) -> TrainedRun:
 
 
 def _check_predictions(recipe: Recipe, model: nn.Module) -> None:
+    """Check that the predictions of each layer have the right shape and are finite."""
     name = recipe.name
     dtype = next(model.parameters()).dtype
     generator = torch.Generator().manual_seed(0)
@@ -119,6 +120,7 @@ def _require_same(one: nn.Module, other: nn.Module, message: str) -> None:
 
 
 def _differ(one: nn.Module, other: nn.Module) -> bool:
+    """Return whether two modules have different weights."""
     first, second = one.state_dict(), other.state_dict()
     if first.keys() != second.keys():
         return True

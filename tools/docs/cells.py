@@ -75,6 +75,7 @@ def command(line: str) -> None:
 
 
 def _close() -> None:
+    """Store the output of the current cell, and clear the buffer for the next one."""
     if _outputs:
         lines = _printed.getvalue().splitlines()
         _outputs[-1]["text"] = "\n".join(line.rstrip() for line in lines).strip("\n")

@@ -28,8 +28,7 @@ CORRECTIONS = {"undecided": "correction, open", "fails": "correction, refuted"}
 
 
 def make_page() -> str:
-    """Write the page: the verdicts per source, then each finding with its printed and corrected
-    form."""
+    """Write the page: the verdicts per source, and each finding as printed and corrected."""
     if not RECORDED.exists():
         return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))

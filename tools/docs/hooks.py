@@ -47,6 +47,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _expand(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Replace a folder in the navigation by its pages."""
     ((title, value),) = entry.items()
     if not isinstance(value, str) or not value.endswith("/"):
         return entry
@@ -94,6 +95,7 @@ def run_tutorials(folder: Path) -> None:
 
 
 def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
+    """Run all tutorials, two at a time; with tiny settings, one after another."""
     if os.environ.get("INNERLOOP_DOCS") == "tiny":
         return {name: tutorials.run(text, tiny=True) for name, text in sources.items()}
     with ThreadPoolExecutor(2) as pool:  # each waits for a process of its own

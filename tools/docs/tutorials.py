@@ -97,6 +97,7 @@ def run(markdown: str, tiny: bool = False) -> Run:
 
 
 def _record_here(script: Path) -> list[dict[str, Any]]:
+    """Run a script in this process, and return the output of each cell."""
     from tools.docs.cells import record
 
     before = Path.cwd()
@@ -108,6 +109,7 @@ def _record_here(script: Path) -> list[dict[str, Any]]:
 
 
 def _record_apart(script: Path) -> list[dict[str, Any]]:
+    """Run a script in a new process, and return the output of each cell."""
     output = script.parent / "outputs.json"
     results = {"INNERLOOP_RESULTS": str(script.parent / "results")}
     done = subprocess.run(
