@@ -186,7 +186,7 @@ class Settings(Parameters):
 
 
 def _matrix_norms(gradient: Tensor) -> Tensor:
-    """The Frobenius norm of each matrix of a stack, or the norm of a vector."""
+    """Return the Frobenius norm of each matrix of a stack, or the norm of a vector."""
     dims = (-2, -1) if gradient.ndim >= 2 else tuple(range(gradient.ndim))
     return gradient.norm(dim=dims, keepdim=True) if gradient.ndim else gradient.abs()
 
