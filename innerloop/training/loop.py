@@ -301,8 +301,8 @@ def fit(
     run is resumed under other conditions. `record` is called with the history before the first step
     and after every new row. `steps` extends a resumed run to more steps.
     """
-    told = notice or warn_caller
-    saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
+    notify = notice or warn_caller
+    saved = Checkpoints(training, path, about or {}, every, notify, writes=training.group.leads)
     with checkpoint.isolate_random_states(training.seed), watch_interrupts() as interrupted:
         saved.begin(environment, steps, training.group.wait)
         training.interrupted = interrupted
