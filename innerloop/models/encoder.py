@@ -25,7 +25,7 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 
 class Encoder(nn.Module):
-    """A transformer with a linear read-out. The first tokens of a prompt are its data points."""
+    """A transformer with a linear read-out, on prompts whose first tokens are the data points."""
 
     def __init__(
         self,

@@ -98,6 +98,13 @@ def rollout(
 
     Returns:
         The history of the game, the probability of every action, and the regret of each step.
+
+    Example:
+        >>> import innerloop
+        >>> environment = innerloop.LinearBandits().sample(3)
+        >>> result = innerloop.rollout(innerloop.LinUCBPolicy(), environment, 10, 0)
+        >>> result.regret.shape
+        torch.Size([3, 10])
     """
     return play(policy, environment, Draws.sample(policy, environment, steps, generator))
 

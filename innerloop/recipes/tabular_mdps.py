@@ -1,6 +1,6 @@
 """A network learns to plan in tabular decision processes by imitating UCB-VI or the best action.
 
-Setting random processes (uniform Dirichlet transitions, uniform rewards), or RiverSwim
+Setting  random processes (uniform Dirichlet transitions, uniform rewards), or RiverSwim
 """
 
 from __future__ import annotations
