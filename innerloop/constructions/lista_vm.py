@@ -92,7 +92,7 @@ class ListaVMConstruction(PrefixProgram):
 
     @property
     def supported(self) -> Tensor:
-        """M of each step; rows outside the support are 0."""
+        """The M of each step; rows outside the support are 0."""
         return self.algorithm.mask(self.d).unsqueeze(-1) * self.algorithm.matrices
 
     def distributions(self) -> Any:

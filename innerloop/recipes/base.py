@@ -333,7 +333,7 @@ def train_seeds(
     """Train a recipe once per seed, each time in a different subfolder of `folder`.
 
     With `resume`, interrupted runs are continued. A symbolic link in the path of a folder raises an
-    error.
+    error. The other arguments are those of `train`.
     """
     if not seeds:
         raise InputError("expected at least one seed, got none")

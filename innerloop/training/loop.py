@@ -297,9 +297,19 @@ def fit(
     is called, and writing is tried again later. At the start and the end, this raises an error, and
     the last checkpoint that was written remains.
 
-    `environment` describes the conditions of the run, which are recorded; `notice` is called if a
-    run is resumed under other conditions. `record` is called with the history before the first step
-    and after every new row. `steps` extends a resumed run to more steps.
+    Args:
+        training: The run, which is changed in place and returned.
+        path: The checkpoint file; None writes no checkpoints.
+        about: Recipe, settings and seed; a checkpoint with others raises an error.
+        environment: The conditions of the run, which are recorded. `notice` is called if the run is
+            resumed under other conditions.
+        every: Seconds between checkpoints.
+        progress: Function that is called with the completed share of the work, from 0 to 1, and a
+            status line.
+        notice: Function that is called with messages. By default, messages are Python warnings.
+        record: Function that is called with the history, before the first step and after every new
+            row.
+        steps: Extend a resumed run to this number of steps.
     """
     notify = notice or warn_caller
     saved = Checkpoints(training, path, about or {}, every, notify, writes=training.group.leads)
