@@ -49,7 +49,7 @@ def test_clusterings_find_clouds_that_are_far_apart(name: str) -> None:
 
 def test_clusterings_that_cannot_be_are_refused() -> None:
     x = torch.zeros(1, 2, 2, dtype=torch.float64)
-    with pytest.raises(InputError, match="3 clusters need at least as many points, got 2"):
+    with pytest.raises(InputError, match="3 clusters need as many points, got 2"):
         cluster_points(CLUSTERINGS[0], x, 3)
     with pytest.raises(InputError, match="no clustering called 'DBSCAN'"):
         cluster_points("DBSCAN", x, 1)

@@ -122,7 +122,7 @@ def test_labels_of_distillation_are_the_experts_own_odds() -> None:
     played = rollout(LinUCBPolicy(alpha=2.0, ridge=1.0, temperature=0.4), environment, 6, generator)
     assert torch.equal(games.steps.actions, played.history.actions)
     assert torch.allclose(games.odds.double(), played.probabilities, atol=1e-6)
-    assert games.steps.shown.shape == (9, 1, 6)  # a fixed set of actions is kept once
+    assert games.steps.observations.shape == (9, 1, 6)  # a fixed set of actions is stored once
 
 
 @pytest.mark.parametrize("kind", RECIPES)

@@ -497,7 +497,7 @@ REFUSED = {
     function_of_two_tokens: r"a function of one other token: write mean\(lambda j: …\)",
     python_function_on_knots: "use functions of torch",
     infinite_on_a_knot: "not finite at the knot 0",
-    knots_in_disorder: "two knots, in increasing order",
+    knots_in_disorder: "two increasing numbers",
     unknown_name: "NameError: name 'undefined' is not defined",
     missing_bound: "missing 1 required positional argument: 'bound'",
     method_of_arrays: r"a value of a token has no attribute 'sum': write entry_sum\(x\)",

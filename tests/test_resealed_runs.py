@@ -102,7 +102,7 @@ def test_an_optimiser_state_of_another_shape_is_an_error(
         (("step",), True, "its step must be"),
         (("seconds",), float("nan"), "its seconds must be"),
         (("last",), float("inf"), "its last loss"),
-        (("ended",), "steps", "has ended by ''"),
+        (("ended",), "steps", "it ended by ''"),
         (("history",), {"list": []}, "its history must have 2 rows after 2 steps"),
         (("random", "torch"), None, "random states"),
         (

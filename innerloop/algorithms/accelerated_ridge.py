@@ -1,13 +1,14 @@
 """Accelerated gradient descent on ridge regressions, for every prefix of a game at once.
 
-Before step t of a game (t = 0 … n−1) the examples are (φ, r) of the t steps so far, with the Gram
-matrix G = Σ φφᵀ. For each ridge λ_s the algorithm solves a system (G + λ_s I) x = b_s. b_0 = Σ r φ,
-so that x_0 is the ridge estimate; a subclass defines the other b_s. With weight 1/i, i = 2t + 1,
+Before step t of a game (t = 0 … n−1) there are t examples (φ, r), one for each earlier step, with
+the Gram matrix G = Σ φφᵀ. For each ridge λ_s the algorithm solves a system (G + λ_s I) x = b_s.
+With b_0 = Σ r φ, x_0 is the ridge estimate; a subclass defines the other b_s. With the factor 1/i
+for i = 2t + 1, a step is
 
     x ← y − η/i ((G + λ_s I) y − b_s),   y ← x + β (x − x_before),   x = y = 0 at the start
 
-For ‖φ‖ ≤ B the matrix over i has its spectrum in [λ_s/(2n−1), B²/2 + λ_s] for every prefix, hence
-η = 1/(B²/2 + λ_s), κ = (2n−1)(B²/2 + λ_s)/λ_s, and β = (1 − q)/(1 + q) with q = 1/√κ.
+For ‖φ‖ ≤ B, the spectrum of (G + λ_s I)/i is in [λ_s/(2n−1), B²/2 + λ_s] for every prefix.
+Therefore η = 1/(B²/2 + λ_s), κ = (2n−1)(B²/2 + λ_s)/λ_s, and β = (1 − q)/(1 + q) with q = 1/√κ.
 
 That is Nesterov's method with constant momentum (2004, section 2.2).
 

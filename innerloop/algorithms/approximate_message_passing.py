@@ -32,7 +32,7 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ApproximateMessagePassing(Algorithm[RegressionProblem, Messages]):
-    """AMP with c = `multiples[k]` at step k; if there are fewer values than steps, they repeat."""
+    """AMP with c = `multiples[k]` at step k; fewer values than steps are repeated."""
 
     source: ClassVar[str] = "Donoho, Maleki and Montanari 2009, Message-passing algorithms, (1)–(2)"
     problem_type: ClassVar = RegressionProblem

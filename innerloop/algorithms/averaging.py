@@ -17,5 +17,5 @@ class Averaging(ExactModel):
     special_case_of: ClassVar[tuple[str, ...]] = ("gradient-descent",)
 
     def init(self, problem: RegressionProblem) -> Weights:
-        """Return the solution (1/n) Σ yᵢ xᵢ; steps keep it."""
+        """Return the solution (1/n) Σ yᵢ xᵢ, which steps do not change."""
         return -gradient(problem, super().init(problem))

@@ -1,8 +1,8 @@
-"""The interface of an algorithm: a first state, a step and a prediction, all of them batched.
+"""The interface of an algorithm: an initial state, a step and a prediction, all of them batched.
 
 Hyper-parameters (step sizes, preconditioners, thresholds) are tensors; states are tensors or
-NamedTuples of tensors. A field declared with `hyperparameter()` is free: `identify` may fit it, and
-its value may differ from instance to instance.
+NamedTuples of tensors. A field that is declared with `hyperparameter()` is free: `identify` may fit
+it, and its value may differ from instance to instance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from innerloop.registry import get_name
 P = TypeVar("P")
 S = TypeVar("S")
 MULTIPLES = (0.1, 0.3, 3.0)
-"""Multiples of a free field's default from which fits start, for classes without own guesses."""
+"""Multiples of the default of a free field from which fits start, if a class defines no guesses."""
 
 
 class Hyperparameter(NamedTuple):
@@ -53,7 +53,7 @@ class Algorithm(ABC, Generic[P, S]):
 
     source: ClassVar[str]
     problem_type: ClassVar[type[Problem]]
-    """The class of problems that the algorithm solves: P, for use at run time."""
+    """The class of problems that the algorithm solves: the P of the annotations, at run time."""
     required: ClassVar[tuple[str, ...]] = ("source", "problem_type")
     has_steps: ClassVar[bool] = True
     """False for a closed-form solution: the first state is the solution; steps do not change it."""
@@ -74,11 +74,11 @@ class Algorithm(ABC, Generic[P, S]):
 
     @classmethod
     def guesses(cls, problem: P) -> list[Any]:
-        """Return algorithms with rough hyper-parameters to start a fit from.
+        """Return algorithms with approximate hyper-parameters, from which a fit starts.
 
         Each has one value for all steps; an empty list means that no fit is defined. By default, a
-        class whose fields all have default values starts from these, and from multiples of each
-        free field.
+        fit starts from the default values of all fields, if there are any, and from multiples of
+        each free field.
         """
         if find_missing_defaults(cls):
             return []

@@ -1,7 +1,7 @@
 """Block Krylov iteration: the best components in span{V, AV, …, A^k V}, by Rayleigh and Ritz.
 
-A is the covariance and V the starting vectors. The prediction after k steps consists of those
-vectors of that space along which the variance is largest.
+A is the covariance and V the starting vectors. The prediction after k steps consists of the vectors
+of this space along which the variance is largest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class BlockKrylov(Algorithm[PCAProblem, Basis]):
         if left == 0:
             return state
         block = state[..., -problem.components :, :] @ problem.covariance
-        for _ in range(2):  # twice, because rounding leaves a part inside the space so far
+        for _ in range(
+            2
+        ):  # twice, because rounding leaves a component in the span of earlier vectors
             block = block - block @ state.mT @ state
             block = block / block.norm(dim=-1, keepdim=True)
         return torch.cat([state, orthonormalise(block[..., :left, :])], dim=-2)

@@ -1,11 +1,11 @@
 """The Chebyshev iteration on least squares, whose errors are Chebyshev polynomials of XᵀX/n.
 
-With θ and δ the middle and half the length of an interval [l, u] that holds the spectrum, and
+Let θ and δ be the middle and half the length of an interval [l, u] that contains the spectrum, and
 r = −∇R(w):
 
     p ← r/θ at first,   then p ← ρ' ρ p + (2ρ'/δ) r,   ρ' = 1/(2θ/δ − ρ)   from ρ = δ/θ;   w ← w + p
 
-After k steps no other choice of k step sizes has a smaller error at its worst on [l, u].
+After k steps, no other choice of k step sizes has a smaller worst-case error on [l, u].
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from innerloop.algorithms.regression import Predictions, Weights, linear_predict
 from innerloop.problems.linear_regression import RegressionProblem
 
 CONVERGED = 1e-28
-"""The iteration ends when ‖r‖² falls below this share of ‖Xᵀy‖², where it is only rounding."""
+"""The iteration ends when ‖r‖² falls below this share of ‖Xᵀy‖², which is rounding error."""
 
 
 class ConjugateState(NamedTuple):

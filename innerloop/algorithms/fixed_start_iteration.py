@@ -1,7 +1,7 @@
 """Subspace iteration V ← orth(A V) from its own starting vectors, the same for every problem.
 
-A model whose prompt contains no starting vectors may have some in its weights. Every entry of the
-start is a free number. With one component it is the power method from a fixed vector.
+A model whose prompt contains no starting vectors may have some in its weights. All entries of the
+starting vectors are free. With one component, it is the power method from a fixed vector.
 """
 
 from __future__ import annotations

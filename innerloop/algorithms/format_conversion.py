@@ -22,7 +22,8 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FormatConversion(Algorithm[RegressionProblem, Tokens]):
-    """One step copies every x to the token of its y. The prediction is the encoder's prompt."""
+    """One step, which copies every x to the token of its y; the prediction is the encoder's
+    prompt."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
     problem_type: ClassVar = RegressionProblem

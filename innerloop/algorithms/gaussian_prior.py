@@ -4,8 +4,8 @@
 
 If the weights have that prior, no predictor has a smaller mean squared error. C = I is ridge
 regression with λ = σ². Without noise and with fewer examples than features, ŵ is the solution with
-the least wᵀC⁻¹w. There is no such closed form for a prior that differs between prompts and that the
-prompt does not reveal (weights N(0, Σ⁻¹) with Σ rotated at random).
+the least wᵀC⁻¹w. There is no such closed form if the prior differs between prompts and the prompt
+does not determine it (weights N(0, Σ⁻¹) with a randomly rotated Σ).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class GaussianPrior(ExactModel):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[GaussianPrior]:
-        """Return starts with C = I and, if the problem's true weights are known, with their C.
+        """Return starts with C = I and, if the true weights are known, with their covariance.
 
-        Each C comes with four noises.
+        There are four noises for each C.
         """
         identity = torch.eye(problem.d, dtype=torch.float64)
         roots = [identity]

@@ -16,7 +16,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class GradientDescent(LinearModel):
-    """Gradient descent with `step_sizes[k]` at step k; fewer sizes than steps repeat."""
+    """Gradient descent with `step_sizes[k]` at step k; fewer sizes than steps are repeated."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11) with A = −γI"
     special_case_of: ClassVar[tuple[str, ...]] = (

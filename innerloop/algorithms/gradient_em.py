@@ -3,8 +3,8 @@
     E   γ_ik ∝ π_k exp(−(y_i − ⟨x_i, β_k⟩)² / 2ϑ²),   Σ_k γ_ik = 1
     M   β_k ← β_k + α (1/n) Σ_i γ_ik (y_i − ⟨x_i, β_k⟩) x_i        T times, γ fixed
 
-No step divides by Σ_i γ_ik: a component without examples stays where it is. The prediction is that
-of the oracle, Σ_k π_k ⟨x, β_k⟩, with the current vectors. T → ∞ is EM itself.
+No step divides by Σ_i γ_ik, so the vector of a component without examples does not change. The
+prediction is that of the oracle, Σ_k π_k ⟨x, β_k⟩, with the current vectors. For T → ∞, it is EM.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
               ≈  Σ_j (√c/m) cos⁻²θ_j (G + c tan²θ_j I)⁻¹,   θ_j = (2j − 1)π/(4m),  j = 1 … m
 
 Error  on an eigenvalue c s² the integrand is 1/√c over s² cos²θ + sin²θ, whose Fourier coefficients
-       in 2θ are powers of (1 − s)/(1 + s) over s. The rule sees only every 2m-th of them, with
-       alternating signs: its result is (1 − ω)/(1 + ω) times the true value, with
+       in 2θ are powers of (1 − s)/(1 + s) over s. The rule depends only on every 2m-th
+       coefficient, with alternating signs: its result is (1 − ω)/(1 + ω) times the true value, with
        ω = ((1 − s)/(1 + s))^2m. For a spectrum in [l, u] and c = √(lu) the error is largest at
        both ends, where s = (u/l)^(±1/4)
 """

@@ -1,9 +1,9 @@
-"""Lloyd's algorithm from a k-means++ start: centres are drawn far from those chosen before.
+"""Lloyd's algorithm from a k-means++ start: centres are drawn far from earlier centres.
 
-The first centre is the problem's first start. Each further one is a point x, with a probability
-proportional to D(x)², its squared distance to the nearest centre so far. The point is drawn by the
-inverse of the distribution function at one of the numbers `draws` in [0, 1). Without `draws` it is
-the most probable point, which is the farthest.
+The first centre is the first initial centre of the problem. Each further one is a point x, with a
+probability proportional to D(x)², its squared distance to the nearest centre so far. The point is
+drawn by the inverse of the distribution function at one of the numbers `draws` in [0, 1). Without
+`draws`, it is the most probable point, which is the farthest from earlier centres.
 """
 
 from __future__ import annotations

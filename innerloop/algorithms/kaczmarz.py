@@ -21,7 +21,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Kaczmarz(OnePass):
-    """Kaczmarz's method with ω = `relaxation` for all examples; one with x = 0 changes nothing."""
+    """Kaczmarz's method with ω = `relaxation` for all examples; those with x = 0 have no effect."""
 
     source: ClassVar[str] = "Kaczmarz 1937; with relaxation Herman 1980"
     relaxation: Float[Tensor, "*batch"] = field(metadata=hyperparameter())

@@ -1,4 +1,4 @@
-"""Kernel smoothing, the mean of the labels weighted by how near their examples are. No steps.
+"""Kernel smoothing, the mean of the labels, weighted by the nearness of their examples. No steps.
 
     ŷ = Σᵢ softmaxᵢ(κ s(x, xᵢ)) yᵢ,   s(x, xᵢ) = ⟨x, xᵢ⟩ or −‖x − xᵢ‖²/2
 
@@ -46,7 +46,7 @@ class KernelSmoothing(Algorithm[RegressionProblem, Predictions]):
     def init(self, problem: RegressionProblem) -> Predictions:
         scores = problem.x_query @ problem.x.mT
         if self.nearness == "distance":
-            # ‖x‖² of the query is the same for all examples, and cancels in the softmax.
+            # ‖x‖² of the query is the same for all examples and cancels in the softmax.
             scores = scores - problem.x.square().sum(dim=-1).unsqueeze(-2) / 2
         shares = (self.sharpness.to(scores)[..., None, None] * scores).softmax(dim=-1)
         return (shares @ problem.y.unsqueeze(-1)).squeeze(-1)

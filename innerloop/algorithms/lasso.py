@@ -1,8 +1,8 @@
 """The exact lasso weights, argmin ½‖y − Xβ‖² + α‖β‖₁, by coordinate descent. No steps.
 
 Coordinate descent determines the support S and the signs s. The weights on the support then solve
-X_SᵀX_S β = X_Sᵀy − α s, which is exact and differentiable in α. If the descent ends before it has
-the right signs (many features, few examples, a tiny α), its own weights are the result.
+X_SᵀX_S β = X_Sᵀy − α s, which is exact and differentiable in α. If the descent ends before the
+signs are right (many features, few examples, a tiny α), its own weights are the result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, 
 from innerloop.problems.linear_regression import RegressionProblem
 
 MAX_SWEEPS, CONVERGENCE_SHARE = 500, 1e-7
-"""The descent ends after `MAX_SWEEPS` sweeps, or when a sweep moves no weight by more than
-`CONVERGENCE_SHARE` of the largest."""
+"""The descent ends after `MAX_SWEEPS` sweeps, or when changes are small.
+
+Changes are small if no weight changes by more than `CONVERGENCE_SHARE` times the largest weight.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,7 @@ class Lasso(ExactModel):
         inside = signs.abs()
         system = gram * inside.unsqueeze(-1) * inside.unsqueeze(-2) + torch.diag_embed(1 - inside)
         solved, failed = torch.linalg.solve_ex(system, inside * moment - penalty * signs)
-        # If a sign changes, the descent had not found the right signs: use its weights.
+        # If a sign changes, the signs after the descent were wrong: use its weights.
         right = (failed == 0) & (solved.sign() == signs).all(dim=-1)
         return torch.where(right.unsqueeze(-1), solved, near)
 

@@ -30,9 +30,9 @@ Prefixes = Float[Tensor, "*batch prefixes d"]
 class ListaVM(Algorithm[RegressionProblem, Prefixes]):
     """LISTA-VM whose step k uses M = `matrices[k]` and θ = `thresholds[k]`.
 
-    If there are fewer of them than steps, they repeat. With a `support`, all entries of β after the
-    first `support` ones are 0. `linear` holds B' and p of the linear read-out; without it the query
-    read-out is used.
+    If there are fewer of them than steps, they are repeated. With a `support`, all entries of β
+    after the first `support` entries are 0. `linear` contains B' and p of the linear read-out;
+    without it, the query read-out is used.
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, eq. (4.4); Appendix D.2 with a support"

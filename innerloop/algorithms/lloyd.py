@@ -1,4 +1,4 @@
-"""Lloyd's algorithm (k-means): assign points to the nearest mean, move means to their points' mean.
+"""Lloyd's algorithm (k-means): assign points to the nearest mean, move means to the mean of points.
 
 A cluster without points moves to the mean of all points.
 """
@@ -19,7 +19,8 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 @dataclass(frozen=True, eq=False)
 class Lloyd(Algorithm[ClusteringProblem, Means]):
-    """Lloyd's algorithm: the state is the means, the prediction each point's cluster, one-hot."""
+    """Lloyd's algorithm; the state is the means, the prediction the one-hot cluster of each
+    point."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     problem_type: ClassVar = ClusteringProblem

@@ -5,8 +5,8 @@
     s_N = ℓ'(p_N − y) where p_N > 0,   s_j = V_{j+1}ᵀ s_{j+1} where p_j > 0,   0 elsewhere
     ∇R(V_j) = 1/n Σᵢ s_j p_{j−1}ᵀ
 
-ℓ sums over outputs r²/2, or Huber's loss, r²/2 up to |r| = 1 and |r| − ½ beyond. Where a unit's
-input is 0 its derivative is taken to be 0.
+ℓ sums over outputs r²/2, or Huber's loss, r²/2 up to |r| = 1 and |r| − ½ beyond. The derivative of
+a unit at input 0 is defined as 0.
 """
 
 from __future__ import annotations

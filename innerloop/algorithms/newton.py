@@ -1,7 +1,7 @@
 """Newton's iteration for the pseudo-inverse of S = XᵀX, M ← 2M − M S M from M = αS; ŵ = M Xᵀy.
 
-I − M S squares itself at every step, so M → S⁺ quadratically where α λ² < 2 for every eigenvalue
-λ of S.
+Every step squares I − M S, so M converges quadratically to S⁺ if α λ² < 2 for every eigenvalue λ of
+S.
 """
 
 from __future__ import annotations

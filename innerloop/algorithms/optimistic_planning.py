@@ -2,9 +2,9 @@
 
     Q_h(s, a) = min{ H, R_h(s, a) + Σ_s' P̂_h(s' | s, a) max_a' Q_{h+1}(s', a') }
 
-R is the average reward plus the bonus and P̂ the transition frequencies, both from complete earlier
-episodes. The initial state has Q of the last step of the episode. Each step of the algorithm
-computes Q one step earlier in the episode, for all episodes of a game at once.
+R is the average reward plus the bonus, and P̂ are the transition frequencies, both from complete
+earlier episodes. The initial state contains Q of the last step of the episode. Each step of the
+algorithm computes Q one step earlier in the episode, for all episodes of a game at once.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
         return state._replace(values=values)
 
     def restate(self, problem: TabularGameProblem, state: Plan) -> dict[str, Tensor]:
-        """Return the values before the minimum with H, and maxima of the latest of them.
+        """Return the values before the minimum with H, and maxima of the values computed last.
 
-        A construction takes a maximum over actions in rounds of pairs. These are the maxima of the
-        first round.
+        A construction computes a maximum over actions in rounds of pairs. These are the maxima of
+        the first round.
         """
         later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
         uncut = state.optimistic_rewards.clone()
         uncut[..., :-1, :, :] += later
-        # Before the first episode there are no data: its values are H as soon as they are computed.
+        # Before the first episode there are no data, so all values that are computed are H.
         is_known = state.values[..., :1, :, :1, :1] > 0
         uncut = torch.where(is_known, uncut, 0.0)
         latest = uncut[..., int((~is_known).sum(dim=-3).max()), :, :]

@@ -17,7 +17,7 @@ from innerloop.algorithms.regression import Predictions, Weights, linear_predict
 from innerloop.problems.linear_regression import RegressionProblem
 
 EXPLAINED = 1e-20
-"""No feature is added when the squared residual is below this share of ‖y‖²: it is rounding."""
+"""Share of ‖y‖²; if the squared residual is smaller, it is rounding and no feature is added."""
 
 
 class Pursuit(NamedTuple):

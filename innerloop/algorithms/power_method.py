@@ -21,7 +21,7 @@ MAX_GUESS = 64
 
 
 class DeflationState(NamedTuple):
-    """The matrix without the components found so far, and the vectors of all components."""
+    """The matrix without the components computed so far, and the vectors of all components."""
 
     matrix: Square
     vectors: Float[Tensor, "*batch components d"]

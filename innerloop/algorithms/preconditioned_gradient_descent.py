@@ -1,4 +1,4 @@
-"""Preconditioned gradient descent on least squares, w ← w − A ∇R(w), a matrix A for each step."""
+"""Preconditioned gradient descent on least squares, w ← w − A ∇R(w), with a matrix A per step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 class PreconditionedGradientDescent(LinearModel):
     """Gradient descent with `preconditioners[k]`, symmetric or not, at step k.
 
-    If there are fewer matrices than steps, they repeat.
+    If there are fewer matrices than steps, they are repeated.
     """
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11)"

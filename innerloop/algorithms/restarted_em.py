@@ -1,9 +1,10 @@
-"""EM for clouds of equal weights and covariance σ²I, from several starts; the likeliest one counts.
+"""EM for clouds of equal weights and covariance σ²I, from several starts, of which the best counts.
 
-The starts are the centres of the problem, and consecutive groups of K points. The answer after k
-steps is that of the start with the largest likelihood after k steps. Each cluster gets the number
-of the cluster of Lloyd's algorithm (from the centres of the problem) with which it shares most
-points. The numbers therefore do not depend on which start is the likeliest.
+The starts are the initial centres of the problem, and consecutive groups of K points. The answer
+after k steps belongs to the start with the largest likelihood after k steps. Lloyd's algorithm
+(from the initial centres of the problem) numbers the clusters: each cluster gets the number of the
+cluster of Lloyd's algorithm with which it shares most points. The numbers therefore do not depend
+on which start has the largest likelihood.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_STARTS, NAMING_STEPS = 12, 20
 
 
 class RestartState(NamedTuple):
-    """The means of every start, and the counts of `count_lloyd`, by which clusters are numbered."""
+    """The means of every start, and the counts of `count_lloyd` for numbering the clusters."""
 
     means: Restarts
     counts: Int[Tensor, "*batch n clusters"]
@@ -36,7 +37,7 @@ class RestartState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RestartedEM(Algorithm[ClusteringProblem, RestartState]):
-    """EM from several starts with σ = `noise`; it predicts the shares of the likeliest start."""
+    """EM from several starts with σ = `noise`; it predicts the shares of the most likely start."""
 
     source: ClassVar[str] = "McLachlan and Peel 2000, Finite mixture models, section 2.12"
     problem_type: ClassVar = ClusteringProblem
@@ -78,7 +79,7 @@ class RestartedEM(Algorithm[ClusteringProblem, RestartState]):
 def count_lloyd(problem: ClusteringProblem) -> Int[Tensor, "*batch n clusters"]:
     """Count the steps of Lloyd's algorithm at which each point is in each cluster.
 
-    A cluster that loses all points on the way keeps its counts from earlier steps.
+    A cluster that loses all points during the steps keeps its counts from earlier steps.
     """
     lloyd = Lloyd()
     steps = [lloyd.predict(problem, state) for state in lloyd.states(problem, NAMING_STEPS)]

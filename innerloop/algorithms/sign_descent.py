@@ -16,7 +16,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class SignDescent(LinearModel):
-    """Sign descent with η = `step_sizes[k]` at step k; fewer sizes than steps repeat."""
+    """Sign descent with η = `step_sizes[k]` at step k; fewer sizes than steps are repeated."""
 
     source: ClassVar[str] = "Bernstein et al. 2018, signSGD, with the gradient of all examples"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))

@@ -2,7 +2,7 @@
 
     log odds of action k  =  log softmax_k( (⟨a_k, ŵ⟩ + α √⟨a_k, (G + λI)⁻¹ a_k⟩) / τ )
 
-There is one system for ŵ and one for each (G + λI)⁻¹ a_k, see accelerated_ridge.py. As the number
+There is one system for ŵ and one for each (G + λI)⁻¹ a_k (see accelerated_ridge.py). As the number
 of steps k grows, the odds converge to those of the policy lin-ucb, at the rate (1 + kq)(1 − q)^k.
 """
 

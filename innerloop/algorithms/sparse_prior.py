@@ -6,8 +6,8 @@ G = X_SᵀX_S + q I
 
     ŵ = Σ_S p(S) G⁻¹X_Sᵀy,   log p(S) = ½ (X_Sᵀy)ᵀG⁻¹(X_Sᵀy)/σ² − ½ log det G + constant
 
-This is exact and takes C(d, s) small solves. It is used where there are at most `MAX_SUPPORTS`
-supports, that is up to d = 32 for s = 2 and d = 15 for s = 3.
+This is exact and takes C(d, s) small solves. It is used for at most `MAX_SUPPORTS` supports, that
+is, up to d = 32 for s = 2 and d = 15 for s = 3.
 """
 
 from __future__ import annotations

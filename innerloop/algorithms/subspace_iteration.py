@@ -21,7 +21,7 @@ Components = Float[Tensor, "*batch components d"]
 
 @dataclass(frozen=True, eq=False)
 class SubspaceIteration(Algorithm[PCAProblem, Components]):
-    """Subspace iteration from the problem's start; state and prediction are orthonormal vectors."""
+    """Subspace iteration from the problem's starting vectors; the state is orthonormal vectors."""
 
     source: ClassVar[str] = "Golub and Van Loan 2013, Matrix computations, section 8.2.4"
     problem_type: ClassVar = PCAProblem

@@ -1,8 +1,8 @@
 """Base classes of constructions that choose actions: they encode games and return log odds.
 
 A game repeats observation, action and reward. `encode_observation` makes the tokens of an
-observation, `encode_action` those of the chosen action and its reward. After all blocks the last
-token of an observation holds the log odds of the actions. Every block is causal: later tokens do
+observation, `encode_action` those of the chosen action and its reward. After all blocks, the last
+token of an observation contains the log odds of the actions. Every block is causal: later tokens do
 not change earlier ones.
 """
 
@@ -42,7 +42,7 @@ class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
         return None
 
     def environments(self) -> Distribution:
-        """Return a distribution over environments of the sizes that were built."""
+        """Return a distribution over environments of the sizes for which it was built."""
         raise TypeError(f"{self.name} must define its environments")
 
     def accept_environment(self, environment: Any) -> None:

@@ -5,7 +5,7 @@
     decode( epilogue( encode(p, s) ) )  ==  predict(p, s)
 
 A new construction is one file with one class. It has a header (algorithm, invariant, proof,
-exactness, source), the parameters, and those of the methods below that it needs.
+exactness, source) and parameters, and it overrides the methods below that it needs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MAX_DIVERGENCE = 1e12
 class Cost(NamedTuple):
     """Layers, heads and width for k steps, as formulas in k, d and n.
 
-    `printed` is the cost that the source states. `where` explains other letters by attributes of
-    the construction: `c = components, T = inner`.
+    `printed` is the cost that the source states. `where` defines other letters by attributes of the
+    construction: `c = components, T = inner`.
     """
 
     layers: str
@@ -60,7 +60,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
     error: ClassVar[str] = "exact"
     """The error of one step: "exact", or a formula for the bound that `tolerance` computes."""
     scratch: ClassVar[tuple[str, ...]] = ()
-    """Registers whose content must not matter between steps; the check fills them with noise."""
+    """Registers whose values between steps must have no effect; tests fill them with noise."""
     tolerances: ClassVar[dict[torch.dtype, float]] = {torch.float64: 1e-10}
     """The relative deviation allowed in each supported precision."""
     looped: ClassVar[bool] = False
@@ -87,10 +87,11 @@ class Construction(Parameters, ABC, Generic[P, S]):
         """Return the distributions to certify on; there are several if sizes may vary."""
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> list[P]:
-        """Draw rare instances, with the sizes of the first distribution, that it hardly ever draws.
+        """Draw instances that the first distribution hardly ever draws, with the same sizes.
 
         Certificates are measured on them too, and on data scaled to the ends of the range. They may
-        be extreme, because those out of range are left out afterwards. By default there are none.
+        be extreme, because instances out of range are removed afterwards. By default there are
+        none.
         """
         return []
 
@@ -108,7 +109,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
 
     @abstractmethod
     def decode(self, problem: P, stream: Tensor) -> Tensor:
-        """Read the prediction from an output stream."""
+        """Return the prediction in an output stream."""
 
     def prologue(self) -> Sequence[Block]:
         """Return the blocks before the first step."""
@@ -119,7 +120,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
         return ()
 
     def context_length(self, problem: P) -> int | None:
-        """Return the number of leading context tokens; None stands for all but the last."""
+        """Return the number of leading context tokens; None means all but the last."""
         return None
 
     def check(self, problem: P) -> None:
@@ -138,7 +139,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
         return 0.0
 
     def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "#tokens width"]:
-        """Return a mask of the entries that must not matter between steps."""
+        """Return a mask of the entries that must have no effect between steps."""
         return self.layout.mask(*self.scratch).unsqueeze(0)
 
     def describe_origin(self) -> dict[str, Any]:
@@ -154,7 +155,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
         return get_name(type(self))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Return the largest deviation allowed in a step: from rounding, or the declared bound."""
+        """Return the largest deviation allowed in a step: for rounding, or the declared bound."""
         if dtype not in self.tolerances:
             precision = str(dtype).removeprefix("torch.")
             raise OutOfRangeError(
@@ -217,12 +218,12 @@ def read_prediction(
     """
     out = transformer.run_epilogue(stream, construction.context_length(problem))
     prediction = construction.decode(problem, out)
-    found_largest = float(prediction.detach().abs().max())
+    peak = float(prediction.detach().abs().max())
     largest = float(construction.prompt(problem).detach().abs().max())
     # Dividing avoids overflow: for the largest data, the product of limit and data is infinite.
-    if not found_largest / MAX_DIVERGENCE <= max(1.0, largest):
+    if not peak / MAX_DIVERGENCE <= max(1.0, largest):
         finite = bool(torch.isfinite(prediction).all())
-        reason = f"reaches {found_largest:.0e}" if finite else "is not finite"
+        reason = f"reaches {peak:.0e}" if finite else "is not finite"
         raise InputError(
             f"{construction.name} diverged: its prediction {reason}; "
             "scale the data down, or build it with smaller steps"

@@ -1,15 +1,15 @@
 """Base class of clustering constructions: data tokens, centroid tokens, the heads between them.
 
-Registers  data tokens hold `x` and `data` = 1; centroid token k holds `mu`, `centroid` = 1 and
-           e_k in `id`; `one` is 1 on both; the rest is 0 between steps
-Squares    a ReLU head, score ⟨μ_i, μ_j⟩ − B(1 − ⟨id_i, id_j⟩), sees its own token only and gives
-           ½‖μ‖²; exact while |⟨μ_i, μ_j⟩| ≤ B
-Shares     a softmax head from data tokens to centroids, score a(⟨x_i, μ_k⟩ − ½‖μ_k‖²), gives the
-           shares e^{−a‖x_i − μ_k‖²/2} / Σ
-Means      a softmax head from centroids to data tokens gives the mean of the points under its
-           weights, and the MLP puts it in place of `mu`
-Leak       tokens of the other kind lose a score of C: twice the range of the scores and 40 more,
-           so that they have a share below e⁻⁴⁰
+Registers  data tokens have `x` and `data` = 1; centroid token k has `mu`, `centroid` = 1 and e_k in
+           `id`; `one` is 1 on both; the other registers are 0 between steps
+Squares    a ReLU head with score ⟨μ_i, μ_j⟩ − B(1 − ⟨id_i, id_j⟩) attends only to its own token and
+           computes ½‖μ‖², exactly while |⟨μ_i, μ_j⟩| ≤ B
+Shares     a softmax head from data tokens to centroids with score a(⟨x_i, μ_k⟩ − ½‖μ_k‖²) computes
+           the shares e^{−a‖x_i − μ_k‖²/2} / Σ
+Means      a softmax head from centroids to data tokens computes the mean of the points with its
+           attention weights, and the MLP replaces `mu` by this mean
+Leak       scores of tokens of the other kind are lowered by C, which is twice the range of scores
+           plus 40, so that these tokens have a share below e⁻⁴⁰
 """
 
 import math

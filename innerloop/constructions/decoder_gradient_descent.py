@@ -1,10 +1,10 @@
 """Gradient descent from the decoder's alternating prompt to the answer, in one transformer.
 
 Algorithm  w ← w − η ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²
-Invariant  register `w` of every token holds the weights; even tokens hold x and y both, odd ones x
-           alone; `pos`, `one`, `par` hold the prompt, `r`, `q` are 0
+Invariant  register `w` of every token holds the weights; even tokens hold x and y, odd tokens only
+           x; `pos`, `one`, `par` hold the prompt, `r`, `q` are 0
 Proof      the prologue is `format-conversion`. The steps are those of `relu-gradient-descent` over
-           N = 2n+1 tokens, with `par`, which is 1 on the paired tokens, for its flag
+           N = 2n+1 tokens. Their flag is `par`, which is 1 on the paired tokens
 Exact for  every d and η, one query, the built n, and |⟨w, x⟩| ≤ R on every token and step
 Source     qliu2025.proposition-6, composed with gradient descent in the encoder's format
 """

@@ -2,18 +2,18 @@
 
 Algorithm  γ_ik ∝ π_k e^{−‖x_i − μ_k‖²/2σ²},   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
 Invariant  centroid token k holds μ_k; data token i holds its point and its mark p_i
-Proof      see clustering.py: with a = 1/σ² and log π_k added to the scores, shares are γ, exactly.
-           With l_ik those scores, the M head needs log γ_ik up to what depends on k alone,
-           l_ik − log π_k − λ_i, where λ_i is the logarithm of the sum that normalises γ_i·; and
-           λ_i = Σ_k γ_ik (l_ik − log γ_ik). The E head also brings Σ_k γ_ik μ_k and
-           Σ_k γ_ik (log π_k − a‖μ_k‖²/2), a signed pair of ReLU heads that see their own token only
-           adds a⟨x_i, Σ_k γ_ik μ_k⟩, and an MLP gives −γ log γ on knots
-Bound      on the m + 1 knots (j/m)² the function −γ log γ is too small by 1/(2m²) at most, and λ_i
-           by e = K/(2m²): weights are off by factors within [1, eᵉ], and a mean of entries within
-           `bound` by 2·bound·tanh(e/4). The error falls like knots⁻²
+Proof      see clustering.py: with a = 1/σ² and log π_k added to the scores, shares are exactly γ.
+           Let l_ik be these scores. The M head needs log γ_ik up to terms that depend only on k,
+           that is l_ik − log π_k − λ_i, where λ_i is the logarithm of the sum that normalises γ_i·;
+           and λ_i = Σ_k γ_ik (l_ik − log γ_ik). The E head also computes Σ_k γ_ik μ_k and
+           Σ_k γ_ik (log π_k − a‖μ_k‖²/2). A signed pair of ReLU heads that attend only to their own
+           token adds a⟨x_i, Σ_k γ_ik μ_k⟩, and an MLP interpolates −γ log γ between knots
+Bound      on the m + 1 knots (j/m)², the function −γ log γ is at most 1/(2m²) too small, and λ_i at
+           most e = K/(2m²). Weights are therefore wrong by factors within [1, eᵉ], and a mean of
+           entries within `bound` by at most 2·bound·tanh(e/4). The error is proportional to knots⁻²
 Holds for  entries within `bound` and up to n points. No cluster is empty: see algorithms/em.py
-Source     yang2025.he.em-steps. A head with logits log γ needs a logarithm, which no block gives
-           exactly, of numbers as small as e⁻⁴⁰⁰; λ is finite and smooth
+Source     yang2025.he.em-steps. A head with logits log γ would need the logarithm of numbers as
+           small as e⁻⁴⁰⁰, which no block computes exactly; λ is finite and smooth
 """
 
 import math

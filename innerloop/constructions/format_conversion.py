@@ -1,14 +1,14 @@
-"""From the decoder's alternating prompt to the encoder's: two causal layers bring x to its y.
+"""From the decoder's alternating prompt to the encoder's: two causal layers copy x to its y.
 
-Algorithm  every even token 2m, which holds y_m, takes a copy of x_m from the token before it
+Algorithm  every even token 2m, which holds y_m, gets a copy of x_m from the token before it
 Invariant  `x`, `y` hold the tokens; `pos` = m, `one`, `par` (1 on even tokens); `r`, `q` are 0
-Proof      layer 1, on even i = 2m: 1/i Σ_j pos_j² = (m+1)(2m+1)/6 into r, 3/i Σ_j pos_j = 3(m+1)/2
-           into q. Layer 2 scores key j by 2m (pos_j − m + 1), which is linear in r, q, par:
-           (4q/3 − 2par) pos_j + (−6r + 10q/3 − 4par). It is 2m at pos_j = m, where x_m (and, on
-           the even token itself, 0) is the value, and at most 0 before; 1/i makes the copy whole.
-           On odd tokens par = 0 silences both layers. The MLP erases r and q, which are never
-           negative
-Exact for  every d, one query, and n up to 2000 in float64, where scores of size n² cancel
+Proof      layer 1, on even i = 2m, writes 1/i Σ_j pos_j² = (m+1)(2m+1)/6 to r and 3/i Σ_j pos_j =
+           3(m+1)/2 to q. In layer 2, the score of key j is 2m (pos_j − m + 1), which is linear in
+           r, q, par: (4q/3 − 2par) pos_j + (−6r + 10q/3 − 4par). It is 2m at pos_j = m, where the
+           value is x_m (and 0 on the even token itself), and at most 0 before; with the factor 1/i
+           the sum is a copy of x_m. On odd tokens, par = 0 makes both layers add 0. The MLP erases
+           r and q, which are never negative
+Exact for  every d, one query, and n up to 2000 in float64, because scores of size n² cancel
 Source     qliu2025.proposition-6; the slide prints the input again as the output
 """
 

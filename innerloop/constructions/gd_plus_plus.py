@@ -1,8 +1,8 @@
-"""GD++, gradient steps on covariates improved at every layer, run exactly by linear attention.
+"""GD++, gradient steps on covariates that every layer transforms, run exactly by linear attention.
 
 Algorithm  w ← w − Tᵀ A T ∇R(w),   T ← T − B T G Tᵀ Aᵀ T,   G = (1/n) Σᵢ xᵢ xᵢᵀ
 Invariant  register `x` holds T x of every token; `y` holds yᵢ − ⟨w, xᵢ⟩ on context token i and
-           −⟨w, x⟩ on a query, x being the token's original covariates
+           −⟨w, x⟩ on a query, where x are the token's original covariates
 Proof      the score of query j and key i is −(T xⱼ)ᵀ A (T xᵢ). Value y→y adds
            −(1/n) Σᵢ (T xⱼ)ᵀ A (T xᵢ)(yᵢ − ⟨w, xᵢ⟩) = −⟨w_next − w, xⱼ⟩ to `y` of token j; value
            x→x by B adds −(1/n) Σᵢ B T xᵢ (T xᵢ)ᵀ Aᵀ (T xⱼ) = (T_next − T) xⱼ to `x` of token j

@@ -1,17 +1,18 @@
 """Base class of constructions that play linear bandits: the game as tokens, and the ridge solves.
 
-Tokens     step t is two tokens, numbered 2t + 1 and 2t + 2 in `pos`: the action set in `a` (with
-           the given normals, where there are any), then the choice, one-hot in `chosen`, with its
-           `reward`. `one` is 1 on all of them
-Invariant  the second token holds the features of what was chosen in `phi`; the first holds y and x
-           of its systems in `ahead` and `behind`. What these hold on second tokens does not matter
-Proof      prologue, one head for each action, score chosen_k + Σ chosen + j − i, value a_k: on a
-           second token it is chosen_k for j = i − 1 and at most 0 before, and its own `a` is 0; on
-           a first token it is at most 0. Step: `phi` is 0 on first tokens, so a signed pair with
-           score ⟨y, φ_j⟩ (− r_j for the estimate) and value −η φ_j under 1/i adds the data's part
-           of the gradient step; a head with score 1 + j − i, which is 1 on the token itself and
-           else at most 0, adds −η/i λ y and η/i b. The MLP turns (ahead, behind) = (x, x_before)
-           into (x + β(x − x_before), x)
+Tokens     step t is two tokens, numbered 2t + 1 and 2t + 2 in `pos`. The first has the action set
+           in `a` (and normals, if the policy samples); the second has the chosen action, one-hot
+           in `chosen`, and its `reward`. `one` is 1 on all of them
+Invariant  the second token of a step holds the features of the chosen action in `phi`; the first
+           holds y and x of its systems in `ahead` and `behind`. The values of these two registers
+           on second tokens have no effect
+Proof      prologue: one head for each action, with score chosen_k + Σ chosen + j − i and value a_k.
+           On a second token the score is chosen_k for j = i − 1 and at most 0 before, and its own
+           `a` is 0; on a first token the score is at most 0. Step: `phi` is 0 on first tokens, so a
+           signed pair with score ⟨y, φ_j⟩ (− r_j for the estimate) and value −η φ_j under 1/i adds
+           the part of the gradient step that depends on data. A head with score 1 + j − i, which is
+           1 on the token itself and otherwise at most 0, adds −η/i λ y and η/i b. The MLP turns
+           (ahead, behind) = (x, x_before) into (x + β(x − x_before), x)
 """
 
 from abc import ABC, abstractmethod
@@ -98,7 +99,8 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
         return (self.n - 1) ** 0.5 * self.reward / (2 * self.ridge**0.5)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Return the deviation by rounding: the read-out's gate adds a number that grows with n."""
+        """Return the deviation due to rounding: the gate of the read-out adds a number that grows
+        with n."""
         rounding = 8 * torch.finfo(dtype).eps * self.max_score * 2 * self.n / self.temperature
         return max(super().tolerance(dtype), rounding)
 

@@ -1,14 +1,14 @@
 """LISTA-VM for sparse recovery, run exactly by causal ReLU attention, every prefix at once.
 
 Algorithm  β_m ← S_θ( β_m − 1/(2m+1) · M X_mᵀ (X_m β_m − y_m) )   for every prefix m of the examples
-Invariant  register `beta` of odd token 2m+1 holds β_m; `x`, `y`, `odd` hold the prompt. What `beta`
-           holds on even tokens does not matter
+Invariant  register `beta` of odd token 2m+1 holds β_m; `x`, `y`, `odd` hold the prompt. The values
+           of `beta` on even tokens have no effect
 Proof      for odd i = 2m+1: the first signed pair, score ⟨β_i, x_j⟩ − B odd_i odd_j, is linear on
-           the m even keys and silent on odd ones while |⟨β, x⟩| ≤ B; with value −M x_j and weight
-           1/i it adds −1/(2m+1) M X_mᵀ X_m β_m. The second, score odd_i y_j, meets y only on even
-           keys and adds 1/(2m+1) M X_mᵀ y_m. The MLP is the soft threshold. With a support, M has
-           its rows alone, and the other entries stay 0
-Exact for  every n, M, θ and support, one query, and |⟨β, x⟩| ≤ B for a token and those before it
+           the m even keys and 0 on odd ones while |⟨β, x⟩| ≤ B; with value −M x_j and weight
+           1/i it adds −1/(2m+1) M X_mᵀ X_m β_m. The second, score odd_i y_j, is nonzero only on
+           even keys and adds 1/(2m+1) M X_mᵀ y_m. The MLP is the soft threshold. With a support,
+           rows of M outside the support are 0, and these entries of β stay 0
+Exact for  every n, M, θ and support, one query, and |⟨β, x⟩| ≤ B for a token and earlier tokens
 Source     liu2025.theorem-4.1, Appendix C.1 and D.2; query read-out of Definition 4.2. In (C.2) the
            last bias must be −θ, not θ: S_θ needs σ(−x − θ)
 """
@@ -92,7 +92,7 @@ class ListaVMConstruction(PrefixProgram):
 
     @property
     def supported(self) -> Tensor:
-        """M of each step; rows outside the support are 0."""
+        """The M of each step; rows outside the support are 0."""
         return self.algorithm.mask(self.d).unsqueeze(-1) * self.algorithm.matrices
 
     def distributions(self) -> Any:

@@ -1,14 +1,14 @@
 """LISTA-VM with the linear read-out: one more block writes every prediction into register `y`.
 
 Algorithm  as `lista-vm`; ŷ_{m+1} = (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'
-Invariant  as `lista-vm`; after the last block register `y` of odd token 2m+1 holds ŷ_{m+1}
-Proof      one ReLU head, score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y, sees the odd keys
-           j ≤ i and adds (2/p)/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there; the MLP
-           adds B'
-Exact for  what `lista-vm` is exact for, and every B' and p > 0
-Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). Read from token 2n−1, which
-           has not seen y_n; with B' below every ⟨x, β⟩ and p = 1 it averages them, up to a factor
-           (2m+2)/(2m+1)
+Invariant  as `lista-vm`; after the last block, register `y` of odd token 2m+1 holds ŷ_{m+1}
+Proof      one ReLU head with score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y attends to the odd
+           keys j ≤ i and adds (2/p)/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there. The
+           MLP adds B'
+Exact for  everything for which `lista-vm` is exact, and every B' and p > 0
+Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). The prediction is read from
+           token 2n−1, which does not depend on y_n. If B' is below every ⟨x, β⟩ and p = 1, it is
+           the mean of the ⟨x, β_l⟩, up to a factor (2m+2)/(2m+1)
 """
 
 from dataclasses import replace

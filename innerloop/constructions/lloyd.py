@@ -1,21 +1,21 @@
 """Lloyd's algorithm (k-means), run by sharp softmax attention.
 
-Algorithm  each point to its nearest mean, each mean to the mean of its points; a cluster that has
-           lost all of its points moves to the mean of all points
+Algorithm  assign each point to its nearest mean, and move each mean to the mean of its points; a
+           cluster without points moves to the mean of all points
 Invariant  centroid token k holds μ_k; data tokens hold their points
-Proof      see clustering.py: shares with a = b, a large number, are 1 for the nearest mean and 0
-           for the others, but for ε = (K − 1) e^{−b·margin} where the nearest mean is nearer by
-           margin in ½‖x − μ‖². Means with scores β·share are those of the cluster's own points: the
-           others weigh e^{−β(1 − 2ε)} as much. Without points of its own all scores are within βε
-           of each other, and the mean is that of all points
+Proof      see clustering.py: with a large a = b, shares are 1 for the nearest mean and 0 for the
+           others, up to ε = (K − 1) e^{−b·margin}, if the gap in ½‖x − μ‖² to the second nearest
+           mean is at least margin. Means with scores β·share are the means of the cluster's points,
+           because other points have e^{−β(1 − 2ε)} of their weight. In a cluster without points,
+           scores differ by at most βε, and the mean is the mean of all points
 Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
 Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin, which
-           must be above the rounding of distances. The law is not stated at ties: the algorithm
-           gives a tied point to the first of its nearest means, the head divides it among them, and
-           within the margin the head changes gradually from one to the other. Clusters that are
-           empty at the same step stay equal from then on: a tie, detected where they are the
-           nearest. Certificates are measured on instances without ties at any step, and report how
-           many others were replaced
+           must be above the rounding of distances. Ties are excluded: the algorithm assigns a tied
+           point to the first of its nearest means, the head divides it among them, and within the
+           margin the head changes gradually from one to the other. Clusters that are empty at the
+           same step stay equal afterwards; this is a tie, which is detected if they are the
+           nearest. Certificates are measured on instances without ties at any step, and report the
+           number of instances that were replaced
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 
@@ -57,7 +57,9 @@ class LloydConstruction(ClusteringConstruction):
     )
 
     sharpness: float = parameter(1e8, "b, sharpness of the choice of a mean", least=1e-6, most=1e15)
-    focus: float = parameter(60.0, "β, which suppresses points of others", least=1.0, most=1e4)
+    focus: float = parameter(
+        60.0, "β, which suppresses points of other clusters", least=1.0, most=1e4
+    )
     margin: float = parameter(1e-6, "the least gap in ½‖x − μ‖² of a point's means", least=1e-12)
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class LloydConstruction(ClusteringConstruction):
         return super().tolerance(dtype) + off + self.share_error
 
     def usage(self, stream: Tensor) -> float:
-        """Return `margin` over the smallest gap between a point's two nearest means."""
+        """Return `margin` divided by the smallest gap between a point's two nearest means."""
         data = self.layout.read(stream, "data")[(0,) * (stream.ndim - 2)]
         x, mu = (self.layout.read(stream, name) for name in ("x", "mu"))
         points, means = x[..., data > 0, :], mu[..., data == 0, :]

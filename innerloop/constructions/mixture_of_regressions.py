@@ -1,24 +1,25 @@
-"""EM for a mixture of K linear regressions, run exactly: softmax attention shares out the examples.
+"""EM for a mixture of K linear regressions, run exactly: softmax attention assigns the examples.
 
 Algorithm  E: γᵢₖ ∝ πₖ exp(−(yᵢ − ⟨xᵢ, βₖ⟩)²/2ϑ²).   M: βₖ ← βₖ + α (1/n) Σᵢ γᵢₖ (yᵢ − ⟨xᵢ, βₖ⟩) xᵢ,
            T times
 Invariant  token k of K component tokens holds βₖ in `beta` and the unit vector of k in `e`; n
            example tokens before them hold `x`, `y` and marks `p`, query tokens after them `x`;
            `one` is 1 on all; the scratch places and `yhat` are 0
-Proof      fit: a signed pair, example query and component key, score ⟨xᵢ, βₖ⟩, value e, writes
-           ⟨xᵢ, βₖ⟩ into entry k of `fit`. Square: for each k a signed pair with score rᵢₖ = yᵢ −
-           fitᵢₖ goes from each example to itself alone; its value −rᵢₖ/2ϑ² makes `logit`. Share:
-           one softmax head, score ⟨logitᵢ, e⟩ + log πₖ on components, C less elsewhere, value e,
-           makes `gamma`. Weigh: for each k a signed pair with score γᵢₖ, example to itself, value
-           (xᵢ, yᵢ), makes zᵢₖ = γᵢₖxᵢ and wᵢₖ = γᵢₖyᵢ. M block: for each k a signed pair with score
-           ⟨β, zᵢₖ⟩ − wᵢₖ that only component k lets through, value −(α/n) xᵢ, adds the gradient
-           step to `beta`. γ enters linearly, so no square root of it is needed. Read-out: score
-           ⟨x, βₖ⟩, value πₖ. MLPs clear what has been used
+Proof      fit: a signed pair from examples (queries) to components (keys) with score ⟨xᵢ, βₖ⟩ and
+           value e writes ⟨xᵢ, βₖ⟩ to entry k of `fit`. Square: for each k, a signed pair with score
+           rᵢₖ = yᵢ − fitᵢₖ attends from each example only to itself; its value −rᵢₖ/2ϑ² makes
+           `logit`. Share: one softmax head with score ⟨logitᵢ, e⟩ + log πₖ on components, C less
+           on other tokens, and value e makes `gamma`. Weigh: for each k, a signed pair with score
+           γᵢₖ, from each example only to itself, and value (xᵢ, yᵢ) makes zᵢₖ = γᵢₖxᵢ and wᵢₖ =
+           γᵢₖyᵢ. M block: for each k, a signed pair with score ⟨β, zᵢₖ⟩ − wᵢₖ, which is nonzero
+           only for component k as the query, and value −(α/n) xᵢ adds the gradient step to `beta`.
+           γ enters linearly, so no square root of it is needed. Read-out: score ⟨x, βₖ⟩, value πₖ.
+           MLPs clear registers after their use
 Exact for  every K, π, T, the built n, any number of queries, and |yᵢ|, |yᵢ − ⟨xᵢ, βₖ⟩|, |⟨x, βₖ⟩|
-           at most R in every gradient step, which is measured. Other keys keep e^(−C − logit) of a
-           share in `gamma`, and C = R²/2ϑ² + 60 puts that below rounding; rounding itself grows
-           with n(R/ϑ)², which may reach 10⁷
-Source     yang2025.jin.theorem-3.1. Nothing is divided by Σᵢ γᵢₖ: an empty component stays put
+           at most R in every gradient step, which is measured. In `gamma`, other keys have a share
+           of e^(−C − logit), which is below rounding for C = R²/2ϑ² + 60. The rounding error grows
+           with n(R/ϑ)², which may be up to 10⁷
+Source     yang2025.jin.theorem-3.1. Nothing is divided by Σᵢ γᵢₖ, so empty components do not move
 """
 
 from functools import cached_property

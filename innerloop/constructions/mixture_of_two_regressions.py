@@ -1,19 +1,20 @@
-"""EM for the mixture of β and −β, run by ReLU attention; tanh on knots is its only error.
+"""EM for the mixture of β and −β, run by ReLU attention; its only error is a piecewise linear tanh.
 
 Algorithm  E: τᵢ = tanh(yᵢ⟨xᵢ, β⟩/ϑ²).   M: β ← β + α (1/n) Σᵢ (τᵢyᵢ − ⟨xᵢ, β⟩) xᵢ, T times
 Invariant  `beta` of every token holds β and `q` of example i holds yᵢxᵢ, 0 on queries; `x`, `y`,
            `one`, the marks `p` hold the prompt, `tau` is 0
-Proof      prologue: a signed pair with score yᵢ goes from each example to itself alone and adds
+Proof      prologue: a signed pair with score yᵢ attends from each example only to itself and adds
            n·xᵢ/n times yᵢ to `q`. E block: a signed pair with score ⟨qᵢ, βⱼ⟩/ϑ², the same for every
            key j, adds it to `tau`, which the MLP replaces by its tanh on m knots. M block: one pair
            with score τⱼ adds (α/n) Σⱼ τⱼqⱼ to `beta`, one with score ⟨β, xⱼ⟩ adds −(α/n) Σⱼ ⟨β, xⱼ⟩
-           xⱼ; the last one's MLP clears `tau`
-Exact for  all but tanh. Knots at artanh(sin θ), m angles θ of spacing π/m around 0, interpolate it
-           on the whole line to 2.55/m² (nearly (π/2m)²: a spacing of π/(m cos θ) meets |tanh″| =
-           2 sin θ cos²θ). Errors δᵢ move β by α/n Σᵢ δᵢ Σ_{t<T} (I − αS)ᵗ qᵢ, S = XᵀX/n, that is by
-           at most αT·2.55/m² times the mean of |1/T Σ_t (I − αS)ᵗ qᵢ|, which must stay, in every
-           entry, below B. So must |yᵢ|; both are measured. n is the built one
-Source     yang2025.jin.theorem-3.2. Nothing is divided, so no example and no β can break a step
+           xⱼ; the MLP of the last M block clears `tau`
+Exact for  everything except tanh. Knots at artanh(sin θ), for m angles θ of spacing π/m around 0,
+           interpolate it on the whole line with an error of 2.55/m² (nearly (π/2m)², because the
+           spacing is π/(m cos θ) and |tanh″| = 2 sin θ cos²θ). Errors δᵢ change β by
+           α/n Σᵢ δᵢ Σ_{t<T} (I − αS)ᵗ qᵢ, S = XᵀX/n. This is at most αT·2.55/m² times the mean of
+           |1/T Σ_t (I − αS)ᵗ qᵢ|, which must be below B in every entry. |yᵢ| must also be below B;
+           both are measured. n is the built one
+Source     yang2025.jin.theorem-3.2. Nothing is divided, so a step succeeds for all examples and β
 """
 
 import math

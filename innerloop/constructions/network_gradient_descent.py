@@ -4,21 +4,22 @@ Algorithm  V ← Proj( V − η ∇R(V) ), the box |V| ≤ C; R(V) = 1/n Σᵢ �
            p_j = σ(V_j p_{j−1}); ℓ is r²/2 or Huber's
 Invariant  registers `V1` … `VN` of every token hold the weights; `x`, `y`, `one`, `query` hold
            the prompt; the scratch places are 0
-Proof      every key holds V, so what heads average over keys depends on the query token alone.
-           Forward, block j: score ⟨p_{j−1}, V_j[k]⟩ adds σ of it, p_j[k]; score 1 − 2S⟨p_{j−1},
-           V_j[k]⟩ adds off_j[k], which is 0 where the unit's input is ≥ 1/S, and ≥ 1 where it is
-           ≤ 0; off_N has `query` added, 1 on the query. The MLP of block N: σ(r − B off_N) −
-           σ(−r − B off_N) with r = p_N − y is r where off_N = 0 and 0 elsewhere, which is s_N
-           (Huber's ℓ' = r − σ(r − 1) + σ(−r − 1) alike). Backward, j = N−1 … 1: a signed pair with
-           score ⟨s_{j+1}, V_{j+1}[:, l]⟩ and gate −B off_j[l] adds s_j[l]. Update: a signed pair
-           with query 1, key s_j[k] and value −η((n+1)/n) p_{j−1} under 1/(n+1) adds −η ∇R to
-           V_j[k]; then the MLP clips V and clears the rest. Read-out: the forward blocks again
+Proof      every key holds V, so an average of a head over keys depends only on the query token.
+           Forward, block j: the head with score ⟨p_{j−1}, V_j[k]⟩ adds its ReLU, p_j[k]; score
+           1 − 2S⟨p_{j−1}, V_j[k]⟩ adds off_j[k], which is 0 where the unit's input is ≥ 1/S, and
+           ≥ 1 where it is ≤ 0. `query`, which is 1 on the query, is added to off_N. The MLP of
+           block N: σ(r − B off_N) − σ(−r − B off_N) with r = p_N − y is r where off_N = 0 and 0
+           elsewhere, which is s_N (Huber's ℓ' = r − σ(r − 1) + σ(−r − 1) likewise). Backward, j =
+           N−1 … 1: a signed pair with score ⟨s_{j+1}, V_{j+1}[:, l]⟩ and gate −B off_j[l] adds
+           s_j[l]. Update: a signed pair with query 1, key s_j[k] and value −η((n+1)/n) p_{j−1}
+           under 1/(n+1) adds −η ∇R to V_j[k]; then the MLP clips V and clears the other registers.
+           Read-out: the forward blocks again
 Exact for  every N ≥ 2, K, d, m, η, C, both losses, one query, the built n, units whose input is 0
            or beyond ±1/S, and residuals and back-propagated sums up to B. An open gate adds exactly
            0 to its score, so neither S nor B costs precision
 Source     yang2025.wu.theorem-1, printed for a smooth activation, with (2N + 4)L layers and w = 0.
-           ReLU is not smooth, hence S; 0 is a stationary point, so the prompt brings the start. The
-           output has a ReLU too
+           ReLU is not smooth, therefore S; 0 is a stationary point, so initial weights are part of
+           the prompt. The output has a ReLU too
 """
 
 import math
@@ -121,7 +122,9 @@ class NetworkGradientDescentConstruction(NetworkProgram):
     step_size: float = parameter(0.1, "η")
     loss: descent.Loss = parameter("squared", "the loss, squared or huber")
     box: float = parameter(1.0, "C, the largest weight of the projection", least=1e-6, most=1e6)
-    slope: float = parameter(1e10, "S; inputs in (0, 1/S) are out of range", least=1.0, most=1e12)
+    slope: float = parameter(
+        1e10, "S; unit inputs in (0, 1/S) are out of range", least=1.0, most=1e12
+    )
     bound: float = parameter(1e3, "B, the largest back-propagated value", least=1e-6, most=1e9)
 
     def __post_init__(self) -> None:

@@ -7,9 +7,9 @@ Proof      prologue: α Σⱼ xⱼ ⟨xᵢ, xⱼ⟩ = αS xᵢ into `m`. Step: a
            `yhat`
 Exact for  every n up to the built one, d and number of queries. Rounding doubles at every step
            until the iteration has converged: up to 20 steps, or while α λmin(S)² ≥ 1e-7
-Source     yang2025.fu.newton. The query reads m and the key x; the other way round is the same in
-           exact arithmetic, but doubles its rounding at every step for ever. α must stay below
-           2/λmax(S)², which is the edge that α = 2/‖SSᵀ‖ sits on
+Source     yang2025.fu.newton. Queries read m and keys read x. The reverse is the same in exact
+           arithmetic, but its rounding doubles at every step, also after convergence. α must be
+           below 2/λmax(S)²; the source's α = 2/‖SSᵀ‖ equals this limit
 """
 
 from dataclasses import replace

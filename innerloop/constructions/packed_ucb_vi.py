@@ -1,14 +1,15 @@
 """UCB-VI as in `ucb-vi`, with two levels of every maximum in a block: fewer layers, same actions.
 
-Algorithm  that of `ucb-vi`
+Algorithm  the same as in `ucb-vi`
 Invariant  every token holds P̂ in `P`, R + H Σ_s' P̂(s') in `R` (R of the last step of an episode),
-           the values found so far in `Q`, before they are cut off at H, and in `V` the larger of
-           each two actions of the values found last
-Proof      one block has two ReLUs in turn, attention's and the MLP's: x + σ(y − x) in place is a
-           level of the tree in each. The MLP that makes Q = R + P̂V makes the first level too, from
-           the same sums. The cut costs nothing: min(H, m) = H − σ(H − m), so that scores H − m and
-           values −P̂ add to H Σ P̂ what makes it P̂ min(H, m). The read-out cuts last
-Exact for  what `ucb-vi` is exact for
+           the values computed so far in `Q`, before they are clipped at H, and in `V` the larger of
+           each pair of actions, for the values computed last
+Proof      a block has two ReLUs one after the other, in attention and in the MLP. Each computes one
+           level of the tree of maxima in place, as x + σ(y − x). The MLP that computes Q = R + P̂V
+           also computes the first level, from the same sums. Clipping takes no further blocks:
+           min(H, m) = H − σ(H − m), so scores H − m and values −P̂, added to H Σ P̂, result in
+           P̂ min(H, m). The read-out clips the last values
+Exact for  everything for which `ucb-vi` is exact
 Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈(⌈log₂ A⌉ − 1)/2⌉): H + 3 up to 2
            actions, 2H + 2 up to 8. `ucb-vi` has 4 + (H − 1)(1 + ⌈log₂ A⌉)
 """
@@ -28,7 +29,7 @@ from innerloop.language.prompts.planning import PlanningPrompt
 
 
 def count_layers(horizon: int, actions: int) -> int:
-    """The number of blocks for episodes of `horizon` steps."""
+    """Return the number of blocks for episodes of `horizon` steps."""
     return 4 + (horizon - 1) * (1 + max((actions - 1).bit_length(), 1) // 2)
 
 

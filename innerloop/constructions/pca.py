@@ -1,17 +1,19 @@
 """Principal components by the power method with deflation, run by ReLU attention.
 
-Algorithm  for each component, v ← Av/‖Av‖ again and again, then A ← A − ‖Av‖ v vᵀ
+Algorithm  for each component, iterate v ← Av/‖Av‖, then A ← A − ‖Av‖ v vᵀ
 Invariant  token j ≤ d holds column j of A in `cov` and e_j in `id`; every token holds all vectors
            in `v`; `x` holds the data; the scratch places are 0
-Proof      the first block, query id, key x, value x under 1/N: (1/n) Σ x ⟨x, e_j⟩ is column j of
-           A. The others: see power_iteration.py. The answer is W̃₀ H W̃₁: `v` of the first token
-Bound      vectors are off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction, and entries of A by
-           4 ε ‖Av‖; δ ≈ (3/32) ln² r for knots of ratio r: the error falls like knots⁻⁴
+Proof      the first block, with query id, key x and value x under 1/N, computes column j of A,
+           (1/n) Σ x ⟨x, e_j⟩. Other blocks: see power_iteration.py. The answer is W̃₀ H W̃₁, which
+           reads `v` of the first token
+Bound      vectors have an error of ε = 3/2 δ² + 1/2 δ³ in length, none in direction; entries of A
+           have an error of 4 ε ‖Av‖. δ ≈ (3/32) ln² r for knots of ratio r, so the error is
+           proportional to knots⁻⁴
 Holds for  n ≥ d as built, components ≤ d, and least ≤ ‖Av‖ ≤ most, checked on the data
-Source     qliu2025.theorem-7 and its proof, with: a key of the deflation that reads the identity,
-           values of the first layer that map x to the covariance alone, differences inside pairs,
-           vectors that replace what they came from, starting vectors on every token, and knots on
-           ‖u‖² in place of heads over the sphere, whose number is exponential in d
+Source     qliu2025.theorem-7 and its proof, with these changes: a key of the deflation reads the
+           identity, values of the first layer map x only to the covariance, signed pairs subtract,
+           new vectors replace old ones, starting vectors are on every token, and there are knots on
+           ‖u‖² instead of heads over the sphere, whose number is exponential in d
 """
 
 from functools import cached_property

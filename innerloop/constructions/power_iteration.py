@@ -1,17 +1,17 @@
 """Steps v ← Av/‖Av‖ and A ← A − ‖Av‖ v vᵀ, for a matrix spread over the tokens.
 
-Registers  `id` holds e_j on token j ≤ d and 0 elsewhere, `cov` column j of A on token j ≤ d; every
-           token holds the vectors, and while a step runs the same `u`, `w`, `z` (d each), `s`, `g`,
+Registers  `id` holds e_j on token j ≤ d and 0 elsewhere, `cov` column j of A on token j ≤ d. Every
+           token holds the vectors and, during a step, the same `u`, `w`, `z` (d each), `s`, `g`,
            `t`
-Proof      query v, key id, value n·cov: u = Av. Query u, key u, value one: s = ‖u‖². The MLP gives
-           g ≈ s^{−1/2} on knots. Query g, key g, value s: t = s g². A head with score
-           3/2 g − 1/2 t g, which is positive, adds 3/2 g u − 1/2 t g u to v: u times Newton's next
-           iterate of g
+Proof      a head with query v, key id, value n·cov computes u = Av. A head with query u, key u,
+           value one computes s = ‖u‖². The MLP interpolates g ≈ s^{−1/2} between knots. A head with
+           query g, key g, value s computes t = s g². A head with score 3/2 g − 1/2 t g, which is
+           positive, adds 3/2 g u − 1/2 t g u to v, which is u times Newton's next iterate of g
 Bound      on geometric knots of ratio r, g is s^{−1/2} (1 + e) with 0 ≤ e ≤ δ, where
            δ = 2((q + 1)/3)^{3/2}/q − 1 ≈ (3/32) ln² r for q = r + √r, and g (3 − s g²)/2 is
-           s^{−1/2} (1 − 3/2 e² − 1/2 e³): a length is off by 3/2 δ² + 1/2 δ³ at most, and
-           directions are exact. A ← A − ‖Av‖ v vᵀ makes the same error once more, and
-           meets that of v three times
+           s^{−1/2} (1 − 3/2 e² − 1/2 e³). So the error of a length is at most 3/2 δ² + 1/2 δ³, and
+           directions are exact. A ← A − ‖Av‖ v vᵀ has the same error once, and the error of v
+           three times
 """
 
 from __future__ import annotations

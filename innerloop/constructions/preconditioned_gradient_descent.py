@@ -1,6 +1,6 @@
 """Preconditioned gradient descent on least squares, run exactly by linear attention.
 
-Algorithm  w ← w − A ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²,   a matrix A for each step
+Algorithm  w ← w − A ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²,   with a matrix A for each step
 Invariant  register `y` holds yᵢ − ⟨w, xᵢ⟩ on context token i, −⟨w, x⟩ on a query
 Proof      the head adds −(1/n) Σᵢ (xⱼᵀA xᵢ)(yᵢ − ⟨w, xᵢ⟩) = −⟨w_next − w, xⱼ⟩ to `y` of token j
 Exact for  every n, d, number of queries and A, symmetric or not

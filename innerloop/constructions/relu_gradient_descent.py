@@ -3,7 +3,7 @@
 Algorithm  w ← w − η ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²
 Invariant  register `w` of every token holds the weights; `x`, `y`, `one`, `t` hold the prompt
 Proof      step: a signed pair with score ⟨w, xⱼ⟩ − yⱼ − R(1 − tⱼ) is linear on context keys and
-           silent on the query's while |⟨w, x⟩| ≤ R; its value −η((n+1)/n) xⱼ under 1/N, N = n+1,
+           0 on the query's key while |⟨w, x⟩| ≤ R; its value −η((n+1)/n) xⱼ under 1/N, N = n+1,
            adds −η ∇R(w). Read-out: w is the same in every key, so that a signed pair with score
            ⟨x, wⱼ⟩ and value 1 under 1/N adds ⟨w, x⟩ to the `y` of the query, which is 0
 Exact for  every d and η, one query, the built n, and |⟨w, x⟩| ≤ R on every token and step
@@ -52,7 +52,8 @@ class ReLUGradientDescentConstruction(RegressionProgram):
         return GradientDescent(torch.tensor([self.step_size], dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Return the deviation by rounding: in float32 the gate's −R + R costs R·precision."""
+        """Return the deviation due to rounding: in float32, −R + R in the gate costs
+        R·precision."""
         return super().tolerance(dtype) * max(1.0, self.bound / 100 if dtype.itemsize < 8 else 1.0)
 
     def represent(self, filled: Registers, state: Any) -> Registers:

@@ -2,9 +2,9 @@
 
 Algorithm  M ← 2M − M S M,   S = XᵀX,   M₀ = αS,   ŵ = M Xᵀy
 Invariant  register `m` of every token holds M x; `x`, `xk`, `y` hold the prompt, `yhat` is 0
-Proof      as for `newton`, each head a signed pair, σ(s)·v − σ(−s)·v = s·v. No mask: keys read
-           `xk`, the copy of x that is 0 on queries, so that a query scores 0 as a key
-Exact for  what `newton` is exact for
+Proof      as for `newton`, with a signed pair for each head, σ(s)·v − σ(−s)·v = s·v. A mask is not
+           needed: keys read `xk`, a copy of x that is 0 on queries, so a query has score 0 as a key
+Exact for  everything for which `newton` is exact
 Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s) would be |s|
 """
 

@@ -1,20 +1,21 @@
 """Soft LinUCB on linear bandits, run by causal ReLU attention, at every step of a game.
 
-Algorithm  odds of a_k ∝ exp( (⟨a_k, ŵ⟩ + α √⟨a_k, G⁻¹a_k⟩) / τ ), G = λI + Σ φφᵀ, with ŵ and each
-           G⁻¹a_k by accelerated gradient descent, a step for all of them: see algorithms/
-Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + A systems, ŵ's first
-Proof      steps: see linear_bandit.py. Epilogue: a signed pair for each action that sees its own
-           token alone adds ⟨ŵ, a_k⟩/τ to `score`, a single head adds ⟨G⁻¹a_k, a_k⟩, which is never
-           negative, to `width`. The MLP adds (α/τ)(√width − √M) on knots: softmax does not see the
-           constant, and hinges that start at the far end cancel less
-Bound      on the m + 1 knots M (j/m)⁴ the root is too small by at most √M/(2m²), since between a²
-           and b² a chord is off by (b − a)²/(4(a + b)); so log odds are off by (α/τ)√M/(2m²). With
-           M = 2B²/λ every step of the solves is inside. The error falls like knots⁻²
+Algorithm  odds of a_k ∝ exp( (⟨a_k, ŵ⟩ + α √⟨a_k, G⁻¹a_k⟩) / τ ), G = λI + Σ φφᵀ. A step computes
+           one accelerated gradient step for ŵ and every G⁻¹a_k: see algorithms/
+Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + A systems, the first one for ŵ
+Proof      steps: see linear_bandit.py. Epilogue: a signed pair for each action that attends only to
+           its own token adds ⟨ŵ, a_k⟩/τ to `score`, a single head adds ⟨G⁻¹a_k, a_k⟩, which is
+           never negative, to `width`. The MLP adds (α/τ)(√width − √M) on knots: the constant has no
+           effect on softmax, and terms cancel less in hinges that start at the far end
+Bound      on the m + 1 knots M (j/m)⁴ the root is at most √M/(2m²) too small, because the error of
+           a chord between a² and b² is (b − a)²/(4(a + b)); so log odds have an error of
+           (α/τ)√M/(2m²). With M = 2B²/λ, all steps of the solves are in range. The error is
+           proportional to knots⁻²
 Policy     in the declared range the log odds differ from the policy lin-ucb by at most `accuracy`,
            2/τ (1 + kq)(1 − q)^k B (‖ŵ‖ + α/√λ) and the knots: k ≈ √κ log(1/ε), q = 1/√κ, and
-           κ = (2T − 1)(B²/2 + λ)/λ; so layers grow like √T
+           κ = (2T − 1)(B²/2 + λ)/λ; so the number of layers is proportional to √T
 Holds for  up to T steps, A actions with ‖a‖ ≤ B, |rewards| ≤ reward; all checked on the data
-Source     yang2025.lin.theorem-8. Layers and width have the printed order
+Source     yang2025.lin.theorem-8. Layers and width have the order that the source states
 """
 
 from functools import cached_property, partial

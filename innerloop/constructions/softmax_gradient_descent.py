@@ -1,27 +1,29 @@
-"""Gradient descent on a general risk of a linear model by softmax attention, four blocks a step.
+"""Gradient descent on a risk of a linear model by softmax attention, with four blocks per step.
 
 Algorithm  w ← Proj( w − (η/n) Σᵢ ℓ'(⟨w, xᵢ⟩, yᵢ) xᵢ ) onto the box |w| ≤ C, for the squared, the
            logistic and Huber's loss; algorithms/projected_gradient_descent.py
 Invariant  every token holds w; `x`, `y`, `one`, `t` hold the prompt, t = 0 on the query; `u`, `g`
            and `p` are 0: the stream [x; y; w; 0; 1; t] that the source prints after 4l layers
 Proof      block 1: an MLP adds u = Σ_j s(w_j + x_j) − s(w_j − x_j), s(z) = z²/4 on knots, which is
-           ⟨w, x⟩. Block 2: an MLP adds g = ℓ'(u, y), by ReLUs exactly, the logistic function on
-           knots, and clears u. Block 3: an MLP adds p_j = s(g + x_j) − s(g − x_j), which is g x_j,
+           ⟨w, x⟩. Block 2: an MLP adds g = ℓ'(u, y), exactly by ReLUs (the logistic function on
+           knots), and clears u. Block 3: an MLP adds p_j = s(g + x_j) − s(g − x_j), which is g x_j,
            and clears g. Block 4: a softmax head whose scores are equal on all context tokens, and
            lower by L on the query, adds −η times the mean of p over the context to w; its MLP
            clips w and clears p. Read-out: block 1 again, u of the query
-Bound      z²/4 on knots a distance h apart is too large by h²/16 at most, and a product of two such
-           off by e = h²/16; the logistic function by e_σ = 0.0963 h²/8. With Lipschitz constant
-           λ of ℓ', a step is off by η(e₃ + B(λ d e₁ + e_σ)) on each entry, the read-out by d e₁.
-           The leak of the softmax to the query is below e^{−L}. The error falls like knots⁻²
+Bound      z²/4 on knots at a distance h is at most h²/16 too large, a product has an error of at
+           most e = h²/16, and the logistic function of e_σ = 0.0963 h²/8. With Lipschitz constant λ
+           of ℓ', a step has an error of η(e₃ + B(λ d e₁ + e_σ)) on each entry, and the read-out of
+           d e₁. The weight of the query in the softmax is below e^{−L}. The error is proportional
+           to knots⁻²
 Holds for  |x| ≤ `bound` and |y| ≤ `labels` on every entry, any n up to the built one, one query
 Source     yang2025.wu.theorem-6 states that such a transformer exists, by universal approximation.
-           It is blocks of softmax attention and ReLU MLP with residual connections alone, so a
-           GPT-style block could run it, but for LayerNorm
-LayerNorm  would divide what a block reads by the token's own deviation. On a stream (h, −h, K, −K)
-           the mean is 0 and the deviation √(2(K² + |h|²)/width), so that it reads h times a known
-           number, off by a factor (1 + |h|²/K²)^(−1/2): twice the width and two constants, and an
-           error of |h|²/2K² of each entry; every write is made twice, the second time negated
+           It consists only of softmax attention and ReLU MLPs with residual connections, so blocks
+           as in GPT could run it, if they had no LayerNorm
+LayerNorm  would divide the input of a block by the standard deviation of the token. On a stream
+           (h, −h, K, −K) the mean is 0 and the standard deviation √(2(K² + |h|²)/width), so a block
+           would read h times a known number and a factor (1 + |h|²/K²)^(−1/2). This takes twice the
+           width and two constants, with a relative error of |h|²/2K² of each entry; every output is
+           written twice, the second time negated
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
     def draw_further(
         self, count: int, generator: torch.Generator, dtype: torch.dtype
     ) -> list[RegressionProblem]:
-        """Draw large features with extreme labels, which drive w to the faces of the box."""
+        """Draw large features with extreme labels, for which w reaches the boundary of the box."""
         drawn = self.distributions()[0].sample(count, generator=generator, dtype=dtype)
         largest = torch.cat([drawn.x, drawn.x_query], dim=-2).abs().amax(dim=(-2, -1), keepdim=True)
         scale = 0.9 * self.bound / largest

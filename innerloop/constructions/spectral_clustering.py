@@ -1,14 +1,15 @@
 """Spectral clustering of two Gaussian clouds, run by ReLU attention.
 
-Algorithm  x ← x − mean, C = (1/n) Σ x xᵀ, v ← Cv/‖Cv‖ again and again, scores ⟨x, v⟩, labels ±1
+Algorithm  x ← x − mean, C = (1/n) Σ x xᵀ, iterate v ← Cv/‖Cv‖, scores ⟨x, v⟩, labels ±1
 Invariant  `x` holds the centred points; token j ≤ d holds column j of C in `cov` and e_j in `id`;
            every token holds v; the scratch places and the answer are 0
-Proof      a head with score 1 and value −x takes the mean away; the next block lays out C; then
-           power_iteration.py. Read-out: a signed pair with query x, key v and value one gives
-           token i its score ⟨x_i, v⟩, and the MLP a ramp of it, the label
-Bound      v is off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction; δ ≈ (3/32) ln² r for knots
-           of ratio r: the error falls like knots⁻⁴. Everything else is exact, but that a ramp
-           magnifies the rounding of scores
+Proof      a head with score 1 and value −x subtracts the mean, the next block computes C, and the
+           steps are those of power_iteration.py. Read-out: a signed pair with query x, key v and
+           value one writes the score ⟨x_i, v⟩ to token i, and the MLP writes a ramp function of it,
+           the label
+Bound      v has an error of ε = 3/2 δ² + 1/2 δ³ in length and none in direction; δ ≈ (3/32) ln² r
+           for knots of ratio r, so the error is proportional to knots⁻⁴. Everything else is exact,
+           except that the ramp multiplies the rounding errors of scores
 Holds for  n ≥ d ≥ 2 as built, entries up to 10⁴, and least ≤ ‖Cv‖ ≤ most, checked on the data
 Source     yang2025.he.gmm, after the steps of its spectral algorithm
 """

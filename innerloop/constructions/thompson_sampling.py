@@ -1,19 +1,19 @@
-"""Soft Thompson sampling on linear bandits with given normals, exactly, by causal ReLU attention.
+"""Soft Thompson sampling on linear bandits, run exactly by causal ReLU attention.
 
 Algorithm  odds of a_k ∝ exp(⟨a_k, w⟩/τ), w = ŵ + s Σ_j weight_j (G + shift_j I)⁻¹ z, where the sum
-           stands for G^(−1/2) z and G = λI + Σ φφᵀ; ŵ and each term by accelerated gradient
-           descent, a step for all of them: see algorithms/
-Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + m systems, ŵ's first; first tokens
-           hold z
+           approximates G^(−1/2) z and G = λI + Σ φφᵀ. A step is an accelerated gradient step for
+           ŵ and every term of the sum: see algorithms/
+Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + m systems, the first one for ŵ; the
+           first token of a step holds the normals z, which are part of the prompt
 Proof      steps: see linear_bandit.py, each system with its own η, β and ridge λ + shift_j.
-           Epilogue: w is linear in `behind`, so a signed pair for each action, which sees its own
-           token alone, has the score ⟨w, a_k⟩ and adds it over τ to `score`
+           Epilogue: w is linear in `behind`, so a signed pair for each action, which attends to its
+           own token only, has the score ⟨w, a_k⟩ and adds ⟨w, a_k⟩/τ to `score`
 Policy     in the declared range the log odds differ from the policy linear-thompson with the same z
            by at most `accuracy`, 2B/τ ((1 + kq)(1 − q)^k (‖ŵ‖ + s‖z‖/√λ) + δ s‖z‖/√λ), with δ
            the error of the root, 2ω/(1 + ω), that falls geometrically with m (inverse_root.py)
 Exact for  up to T steps, A actions with ‖a‖ ≤ B, |rewards| ≤ reward, ‖z‖ ≤ normal; all checked
-Source     yang2025.lin.theorem-10, which takes the root by a Padé decomposition: a sum of shifted
-           inverses like this one. Normals come with the prompt: what is random is given
+Source     yang2025.lin.theorem-10, which computes the root by a Padé decomposition, also a sum of
+           shifted inverses. The normals are part of the prompt
 """
 
 from functools import cached_property

@@ -1,20 +1,24 @@
 """UCB-VI on tabular decision processes, run exactly by causal ReLU attention, every prefix at once.
 
 Algorithm  Q_h = min{ H, R_h + P̂_h max_a Q_{h+1} } backwards from the last step of the episode; R is
-           the average reward plus the bonus, P̂ the frequencies, of the whole episodes before
-Invariant  every token holds R in `R`, P̂ in `P` and the values found so far in `Q`
-Proof      block 1 copies s, a from the two tokens before, score 1 − (i − o − j)², and its MLP makes
-           cells: visit σ(h + s + a − 2), reward σ(r + h + s + a − 3), move σ(h + s + a + s' − 3).
-           Block 2 sums the cells of earlier episodes, σ(e_i − e_j) − σ(e_i − e_j − 1) being 1 or 0,
-           and its MLP has 1/N and the bonus on integer knots. Block 3 multiplies inside each token:
-           score 1/N to itself alone, values the sums of moves and rewards. Its MLP, like that of
-           the last block of a step, is Q = H − σ(H − R − P̂V). A step first takes the maximum over
-           actions as a tree: heads add σ(y − x) of the token itself, the MLP x; then scores V(s'),
-           values P̂(s'), give P̂V. Epilogue: score ⟨Q_h(·, a), s⟩, value h, is Q of what is shown
-Exact for  every S, A, H ≥ 2 and up to n episodes: the knots end at n − 1 visits
-Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈log₂ A⌉), and no normalisation in
-           place of scores that cancel 1/i. Where N = 0 the bonus is 2H: clipped to H like the
-           reference's H, but with room for rounding, so that ties stay ties
+           the average reward plus the bonus, and P̂ the transition frequencies, both from complete
+           earlier episodes
+Invariant  every token holds R in `R`, P̂ in `P` and the values computed so far in `Q`
+Proof      block 1 copies s, a from the two previous tokens with score 1 − (i − o − j)², and its MLP
+           computes cells: visit σ(h + s + a − 2), reward σ(r + h + s + a − 3), move
+           σ(h + s + a + s' − 3). Block 2 sums the cells of earlier episodes, for which
+           σ(e_i − e_j) − σ(e_i − e_j − 1) is 1, and otherwise 0; its MLP computes 1/N and the bonus
+           on integer knots. Block 3 multiplies values of a token: its score is 1/N on the token
+           itself, and its values are the sums of moves and rewards. Its MLP, like that of the last
+           block of a step, computes Q = H − σ(H − R − P̂V). A step first computes the maximum over
+           actions as a tree: heads add σ(y − x) from the token itself, and the MLP adds x. Then a
+           head with scores V(s') and values P̂(s') computes P̂V. Epilogue: a head with score
+           ⟨Q_h(·, a), s⟩ and value h writes Q of the current step and state
+Exact for  every S, A, H ≥ 2 and up to n episodes, because the knots end at n − 1 visits
+Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈log₂ A⌉). Attention is not
+           normalised, whereas the source has scores that cancel 1/i. Where N = 0 the bonus is 2H.
+           It is clipped to H, like the bonus H of the reference, and leaves room for rounding, so
+           that ties stay ties
 """
 
 from dataclasses import replace

@@ -22,6 +22,10 @@ class Decoder(nn.Module):
     """A transformer on prompts in format (4.2) of liu2025, with the registers x, y, beta and odd.
 
     Tokens 2m+1 contain x_{m+1} with label 0, tokens 2m+2 contain x_{m+1} with its label.
+
+    Args:
+        machine: The transformer.
+        readout: The kind of read-out: "linear", "query" or "constructed".
     """
 
     def __init__(self, machine: Transformer, readout: Readout) -> None:

@@ -25,7 +25,14 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 
 class Encoder(nn.Module):
-    """A transformer with a linear read-out. The first tokens of a prompt are its data points."""
+    """A transformer with a linear read-out, on prompts whose first tokens are the data points.
+
+    Args:
+        machine: The transformer.
+        reading: The kind of read-out: "pooled", "points" or "query".
+        left: W̃₀, with one row per output.
+        right: W̃₁, with one weight per token. None averages over the data tokens.
+    """
 
     def __init__(
         self,

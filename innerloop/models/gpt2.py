@@ -3,8 +3,10 @@
 The network has softmax or ReLU attention, layer normalisation, learned positions and GELU. A token
 is a vector of numbers, not a word. The prediction at a token is a linear function of its last
 hidden state. With a query read-out, it is ⟨β̂, x⟩, where β̂ is a linear function of the hidden
-state and x belongs to the token. ReLU attention (Lin et al. 2023) gives token j the weight max(0,
-⟨q, k_j⟩ / √r) / i at the i-th token.
+state and x belongs to the token. With ReLU attention (Lin et al. 2023), the weight of token j at
+the i-th token is
+
+    max(0, ⟨q, k_j⟩ / √r) / i
 """
 
 from __future__ import annotations

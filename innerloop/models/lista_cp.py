@@ -9,7 +9,7 @@ from innerloop.models.unrolled import Unrolled, Weights, ista_step, matvec
 
 
 class ListaCP(Unrolled):
-    """LISTA-CP.
+    """LISTA-CP with K layers.
 
     Args:
         x: The X for which D starts as in ISTA: D = X/L with L = λmax(XᵀX).

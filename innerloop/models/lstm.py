@@ -14,8 +14,15 @@ from torch import Tensor, nn
 
 
 class LSTM(nn.Module):
-    """An LSTM with one nn.LSTM per layer, because a stacked nn.LSTM returns only the last layer's
-    h."""
+    """An LSTM whose layers' outputs are all accessible.
+
+    It has one nn.LSTM per layer, because a stacked nn.LSTM returns only the last layer's h.
+
+    Args:
+        inputs: Numbers of a token.
+        width: Width of every layer.
+        layers: Number of layers.
+    """
 
     def __init__(self, inputs: int, *, width: int, layers: int) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ class Tally(NamedTuple):
 
     @property
     def means(self) -> Float[Tensor, "*batch arms"]:
-        """The average reward of each arm; infinite for an arm that was never chosen."""
+        """The average reward of each arm; it is infinite for an arm that was never chosen."""
         return torch.where(self.counts == 0, torch.inf, self.sums / self.counts.clamp_min(1))
 
 

@@ -1,4 +1,4 @@
-"""Thompson sampling for Bernoulli bandits: the best arm for a posterior sample of the means.
+"""Thompson sampling for Bernoulli bandits: choose the best arm for a posterior sample of the means.
 
 After k successes and f failures the posterior of an arm's mean, from a uniform prior, is
 Beta(1 + k, 1 + f). A sample is the inverse of its distribution function at Φ(z), z ~ N(0, 1), which

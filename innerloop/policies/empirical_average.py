@@ -1,6 +1,6 @@
-"""ε-greedy: the arm with the largest average reward, or with probability ε a random arm.
+"""ε-greedy: choose the arm with the largest average reward, or with probability ε a random arm.
 
-Each arm is chosen once at first.
+At first, each arm is chosen once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from innerloop.problems.bandit import ActionSet
 
 
 class EmpiricalAveragePolicy(ArmPolicy):
-    """The arm with the largest average reward; with probability ε a random arm."""
+    """Chooses the arm with the largest average reward, or with probability ε a random arm."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
 

@@ -1,9 +1,9 @@
-"""KL-UCB: the arm with the highest plausible mean, by the divergence of Bernoulli distributions.
+"""KL-UCB: choose the arm with the highest upper confidence bound for Bernoulli rewards.
 
     index = max{ q : N kl(p̂, q) ≤ ln t + c ln ln t },   kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q))
 
-p̂ is the average reward of an arm and N how often it was chosen; each arm is chosen once at first.
-t is the number of steps so far, and ln ln t counts as 0 where it is negative.
+p̂ is the average reward of an arm, N is the number of times that it was chosen, and t is the number
+of steps so far. At first, each arm is chosen once. A negative ln ln t counts as 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BISECTIONS = 50
 
 
 class KLUCBPolicy(ArmPolicy):
-    """Optimism about the mean of each arm, by the tightest bound for Bernoulli rewards."""
+    """Chooses the arm with the highest KL upper confidence bound of its mean."""
 
     source: ClassVar[str] = "Garivier and Cappé 2011, Algorithm 1"
     environment_type: ClassVar[type[Environment]] = BernoulliBandit
@@ -40,7 +40,7 @@ class KLUCBPolicy(ArmPolicy):
         return greedy_probabilities(self.compute_index(state, observation.step))
 
     def compute_index(self, state: Tally, step: int) -> Float[Tensor, "*batch arms"]:
-        """Return the largest plausible mean of each arm; infinite for an arm never chosen."""
+        """Return the upper confidence bound of each arm; infinite for an arm never chosen."""
         log = math.log(max(step, 1))
         allowed = (log + self.width * math.log(max(log, 1.0))) / state.counts.clamp_min(1)
         mean = torch.where(state.counts == 0, 0.0, state.means)

@@ -1,4 +1,4 @@
-"""LinUCB: the action with the highest plausible reward, ⟨a, ŵ⟩ + α √(aᵀ G⁻¹ a).
+"""LinUCB: choose the action with the highest upper confidence bound, ⟨a, ŵ⟩ + α √(aᵀ G⁻¹ a).
 
 ŵ is the ridge estimate from the steps so far and G = λI + Σ a aᵀ over their actions. With a
 temperature τ it is soft LinUCB, with probabilities proportional to exp(score / τ).
@@ -19,7 +19,7 @@ from innerloop.problems.bandit import ActionSet, Bandit
 
 
 class LinUCBPolicy(LinearPolicy, SoftPolicy[Bandit, Posterior]):
-    """Optimism about the weights of a linear bandit."""
+    """Chooses the action with the highest upper confidence bound in a linear bandit."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
 

@@ -1,11 +1,11 @@
-"""Thompson sampling for linear bandits: the best action for a posterior sample of the weights.
+"""Thompson sampling for linear bandits: choose the best action for posterior samples of weights.
 
     w = ŵ + s G^(−1/2) z,   z ~ N(0, I)
 
 With G = λI + Σ a aᵀ, reward noise of standard deviation s and the prior w ~ N(0, (s²/λ) I), the
-posterior is N(ŵ, s² G⁻¹), and w is a sample from it. The root is the symmetric one, so that w is a
-function of the history and z alone. With a temperature τ the probabilities are a softmax of
-⟨a, w⟩ / τ, given z.
+posterior is N(ŵ, s² G⁻¹), and w is a sample from it. The root is symmetric, so that w depends only
+on the history and z. With a temperature τ, the probabilities conditional on z are a softmax of ⟨a,
+w⟩ / τ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LinearThompsonPolicy(LinearPolicy):
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
 
-    scale: float = parameter(1.0, "s, the deviation of the reward's noise", least=0)
+    scale: float = parameter(1.0, "s, the standard deviation of the reward's noise", least=0)
     temperature: float = parameter(0.0, "τ of the softmax over ⟨a, w⟩; 0 takes the best", least=0)
 
     def count_normals(self, environment: Bandit) -> int:

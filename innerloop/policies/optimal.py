@@ -12,7 +12,7 @@ from innerloop.problems.environment import Environment
 
 
 class OptimalPolicy(Policy[Environment, Environment]):
-    """The policy to which regret refers; its state is the environment itself."""
+    """The policy with which regret is computed; its state is the environment itself."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments: the expert of pre-training"
 

@@ -2,10 +2,10 @@
 
     G = λI + Σ a aᵀ,   ŵ = G⁻¹ Σ r a,   stored as ŵ and a square root C with CᵀC = G⁻¹
 
-An example (a, r) turns G into G + a aᵀ. With p = C a and s = 1 + ‖p‖², Potter's update
-C − p (Cᵀp)ᵀ / (s + √s) = (I + p pᵀ)^(−1/2) C is a root of the new inverse, because
-(G + a aᵀ)⁻¹ = Cᵀ (I + p pᵀ)⁻¹ C; and ŵ moves by Cᵀp (r − ⟨a, ŵ⟩) / s. That is O(d²), with no
-difference of large numbers: aᵀG⁻¹a = ‖C a‖² is a sum of squares.
+An example (a, r) turns G into G + a aᵀ. With p = C a and s = 1 + ‖p‖², Potter's update C − p (Cᵀp)ᵀ
+/ (s + √s) = (I + p pᵀ)^(−1/2) C is a root of the new inverse, because (G + a aᵀ)⁻¹ = Cᵀ (I + p
+pᵀ)⁻¹ C; and Cᵀp (r − ⟨a, ŵ⟩) / s is added to ŵ. The cost is O(d²), and no large numbers are
+subtracted: aᵀG⁻¹a = ‖C a‖² is a sum of squares.
 
 Tensors here have the batch as their last dimensions: the matrices are small, the batch is large,
 and operations are fast along contiguous dimensions.
@@ -22,8 +22,9 @@ from torch import Tensor
 MAX_BROADCAST_PRODUCTS = 2**20
 """The largest number of products that are computed by element-wise multiplication.
 
-Up to this number they fit into a cache, and it was several times faster than many small matrix
-products. Beyond, it was slower and used more memory."""
+Up to this number, the products fit into a cache, and this was several times faster than many small
+matrix products. For more products, it was slower and used more memory.
+"""
 
 
 class Posterior(NamedTuple):

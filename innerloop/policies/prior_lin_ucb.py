@@ -1,9 +1,9 @@
-"""LinUCB whose ridge penalty pulls every weight to a prior mean m instead of 0.
+"""LinUCB with a ridge penalty on the distance of every weight from a prior mean m instead of 0.
 
     ŵ = G⁻¹ (λ m 1 + Σ r a),   G = λI + Σ a aᵀ
 
-If the weights are distributed around m, as uniform ones are around 1/2, ridge regression towards m
-is the best linear estimate. A network that was trained on such games has learned m.
+If the weights are distributed around m, such as uniform weights around 1/2, this ridge estimate is
+the best linear estimate. A network that was trained on such games has learned m.
 """
 
 from __future__ import annotations

@@ -28,12 +28,14 @@ NODES = 96
 
 
 class ProbabilityMatchingPolicy(ArmPolicy):
-    """The posterior probability of each arm to be the best."""
+    """Chooses each arm with the posterior probability that it is the best."""
 
     source: ClassVar[str] = "Thompson 1933, On the likelihood that one probability exceeds another"
     environment_type: ClassVar[type[Environment]] = BernoulliBandit
 
-    prior: float = parameter(1.0, "p of the prior Beta(p, p) of every chance", least=0.01, most=100)
+    prior: float = parameter(
+        1.0, "p of the prior Beta(p, p) of every arm's mean", least=0.01, most=100
+    )
 
     def probabilities(
         self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]

@@ -2,8 +2,8 @@
 
 There are three streams of random numbers, each with its own generator: uniform numbers (`lots`)
 that sample actions from the policy's probabilities, the randomness of the environment (`luck`), and
-normals for policies that sample. Two policies with equal actions therefore see equal observations,
-and a game of more steps begins as the shorter one with the same seed.
+normals for policies that sample. Two policies with equal actions therefore get equal observations,
+and a longer game with the same seed begins like a shorter one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from innerloop.problems.mdp import TabularMDP
 class Draws:
     """All random numbers of a game; the first dimension is the step.
 
-    `lots` sample the actions, `luck` is the randomness of the environment, and `noise` are the
-    normals that the policy gets.
+    `lots` are used to sample actions, `luck` by the environment, and `noise` contains the normals
+    that the policy gets.
     """
 
     lots: Float[Tensor, ...]
@@ -72,7 +72,7 @@ class Draws:
 
 
 class Rollout(NamedTuple):
-    """The outcome of a game. The regret is per step, or per episode of a decision process."""
+    """The outcome of a game; the regret is per step, or per episode of a decision process."""
 
     history: Any
     probabilities: Float[Tensor, "*batch steps actions"]
@@ -98,6 +98,13 @@ def rollout(
 
     Returns:
         The history of the game, the probability of every action, and the regret of each step.
+
+    Example:
+        >>> import innerloop
+        >>> environment = innerloop.LinearBandits().sample(3)
+        >>> result = innerloop.rollout(innerloop.LinUCBPolicy(), environment, 10, 0)
+        >>> result.regret.shape
+        torch.Size([3, 10])
     """
     return play(policy, environment, Draws.sample(policy, environment, steps, generator))
 

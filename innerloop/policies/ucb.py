@@ -1,6 +1,7 @@
-"""UCB1: the arm with the largest average reward + √(c ln t / N), after choosing each arm once.
+"""UCB1: choose the arm with the largest average reward + √(c ln t / N).
 
-t is the number of steps so far and N how often the arm was chosen.
+t is the number of steps so far, and N is the number of times that the arm was chosen. At first,
+each arm is chosen once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from innerloop.problems.bandit import ActionSet
 
 
 class UCBPolicy(ArmPolicy):
-    """Optimism about the mean of each arm."""
+    """Chooses the arm with the highest upper confidence bound of its mean."""
 
     source: ClassVar[str] = "Auer et al. 2002, figure 1; Yang 2025, third paper, experiments"
 

@@ -35,12 +35,12 @@ class Counts(NamedTuple):
 
 
 class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
-    """Optimistic planning in a tabular decision process."""
+    """Plans with upper confidence bounds of values in a tabular decision process."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023; Azar et al. 2017)"
     environment_type: ClassVar[type[Environment]] = TabularMDP
 
-    steps: int = parameter(1000, "T of the bonus, the steps to be played", least=1)
+    steps: int = parameter(1000, "T of the bonus, the number of steps of a game", least=1)
     delta: float = parameter(
         0.1, "δ of the bonus, the probability of failure", least=1e-12, most=1.0
     )
@@ -66,7 +66,7 @@ class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
         return counts._replace(values=values)
 
     def bonus_scale(self, horizon: int, states: int, actions: int) -> float:
-        """Return the bonus of an action that was tried once, c H √ln(S A T / δ)."""
+        """Return c H √ln(S A T / δ), the bonus of an action that was tried once."""
         log = math.log(states * actions * self.steps / self.delta)
         return self.bonus * horizon * math.sqrt(log)
 

@@ -16,7 +16,7 @@ Probabilities = Float[Tensor, "*batch actions"]
 class UniformPolicy(Policy[Environment, Probabilities]):
     """A baseline that does not learn; its state is the probabilities."""
 
-    source: ClassVar[str] = "the baseline of every regret"
+    source: ClassVar[str] = "the baseline with which regrets are compared"
 
     def init_state(self, environment: Environment) -> Probabilities:
         shape = (*environment.batch, environment.actions)

@@ -42,7 +42,8 @@ class BanditHistory(NamedTuple):
 class Bandit(Environment, ABC):
     """A batch of bandits.
 
-    A single action set is offered at every step; of several sets, each is offered at one step.
+    If there is a single action set, it is offered at every step. If there are several, set t is
+    offered at step t.
     """
 
     @property

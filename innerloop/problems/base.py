@@ -33,7 +33,10 @@ def check_batch(batch: tuple[int, ...]) -> None:
 def normal_sampler(
     batch: tuple[int, ...], generator: torch.Generator | None
 ) -> Callable[..., Float[Tensor, ...]]:
-    """Return a function that draws standard normals of a given shape per instance, in float64."""
+    """Return a function of a shape that draws standard normals of this shape for every instance.
+
+    They are drawn in float64.
+    """
     check_batch(batch)
 
     def normal(*shape: int) -> Tensor:

@@ -67,7 +67,7 @@ class BernoulliBandits(Distribution):
     )
 
     arms: int = parameter(5, "arms", least=1, most=10_000)
-    chances: Tensor | None = parameter(None, "the arms' probabilities; uniform ones if none")
+    chances: Tensor | None = parameter(None, "the arms' probabilities; none draws them uniformly")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +84,7 @@ class BernoulliBandits(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> BernoulliBandit:
-        """Draw a batch of environments, in float64 so that every precision sees the same ones."""
+        """Draw a batch of environments, in float64 so that every precision has the same ones."""
         check_batch(batch)
         if self.chances is None:
             chances = torch.rand(*batch, self.arms, generator=generator, dtype=torch.float64)

@@ -51,7 +51,7 @@ class GaussianMixture(Distribution):
         super().__post_init__()
         if self.start == "points" and self.clusters > self.n:
             raise InputError(
-                f"expected at least {self.clusters} points, one to start each cluster from, "
+                f"expected at least {self.clusters} points, one initial centre for each cluster, "
                 f"got {self.n}: use more points or start=near"
             )
 

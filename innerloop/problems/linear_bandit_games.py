@@ -24,7 +24,7 @@ from innerloop.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class BanditGameProblem(Problem):
-    """A batch of games; `noise` is the z of every step, for policies that sample."""
+    """A batch of recorded games; `noise` is the z of every step, for policies that sample."""
 
     contents: ClassVar[str] = "game, step, action and feature"
     of = RenamedMethod("from_history")

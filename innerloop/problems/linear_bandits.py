@@ -1,7 +1,7 @@
 """Stochastic linear bandits: an action a earns ⟨a, w⟩ + N(0, σ²).
 
 Actions are uniform on a cube inside the ball of radius B; each environment has one set of them, or
-a new one at every step. Weights w are N(0, I/d), uniform on [0, 1]ᵈ, or set by the user. The paper
+a new set at every step. Weights w are N(0, I/d), uniform on [0, 1]ᵈ, or set by the user. The paper
 uses d = 5, ten actions from [−1, 1]⁵ (B = √5), σ = 1.5, 200 steps and uniform weights.
 """
 
@@ -90,11 +90,11 @@ class LinearBandits(Distribution):
     d: int = parameter(5, "features", least=1, most=4096)
     arms: int = parameter(10, "actions in a set", least=1, most=100_000)
     sets: int = parameter(
-        1, "action sets: 1 for all steps, or one for each step", least=1, most=10_000_000
+        1, "number of action sets: 1 for all steps, or one for each step", least=1, most=10_000_000
     )
     noise: float = parameter(1.5, "σ, the standard deviation of the reward's noise", least=0)
     bound: float | None = parameter(
-        None, "B, the largest norm of an action; √d if none, the cube [−1, 1]ᵈ", least=1e-150
+        None, "B, the largest norm of an action; none means √d, the cube [−1, 1]ᵈ", least=1e-150
     )
     prior: Tensor | Literal["normal", "uniform"] = parameter(
         "normal", "w ~ N(0, I/d), w uniform on [0, 1]ᵈ, or the d weights themselves"

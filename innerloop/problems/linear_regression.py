@@ -1,7 +1,7 @@
 """In-context linear regression: n examples (x, y) with y = ⟨w, x⟩ + noise, and queries x to label.
 
-Rows x are N(0, Σ). Σ is the identity, a positive definite matrix, or has a given spectrum and a new
-random rotation for every instance. Weights w are N(0, I), N(0, Σ⁻¹) or set by the user.
+Rows x are N(0, Σ). Σ is the identity, a positive definite matrix, or has fixed eigenvalues and a
+new random rotation for every instance. Weights w are N(0, I), N(0, Σ⁻¹) or set by the user.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class LinearRegression(Distribution):
     n: int = parameter(20, "context examples", least=1, most=10_000_000)
     queries: int = parameter(1, "queries per prompt", least=1, most=1_000_000)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
-    covariance: Tensor | None = parameter(None, "Σ of the rows, d×d; the identity if none")
+    covariance: Tensor | None = parameter(None, "Σ of the rows, d×d; none means the identity")
     kappa: float = parameter(1.0, "condition number: geometric spectrum 1 … 1/κ, rotated", least=1)
     spectrum: Tensor | None = parameter(None, "eigenvalues of Σ, d of them, randomly rotated")
     weights: Tensor | Literal["identity", "inverse"] = parameter(

@@ -117,7 +117,7 @@ class TabularMDP(Environment):
             )
 
     def starts_episode(self, t: int) -> bool:
-        """Whether an episode begins at step t."""
+        """Return whether an episode begins at step t."""
         return t % self.horizon == 0
 
     def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
@@ -170,7 +170,7 @@ class TabularMDP(Environment):
 def _gather_row(
     rows: Float[Tensor, "*batch choices options"], place: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch options"]:
-    """Return one row per environment, at that environment's index."""
+    """Return one row per environment, at the index of the environment."""
     return torch.take_along_dim(rows, place[..., None, None], dim=-2).squeeze(-2)
 
 

@@ -3,9 +3,9 @@
     y = ⟨x, β_z⟩ + ϑε,    z = k with probability π_k,    x ~ N(0, I),    ε ~ N(0, 1)
 
 The vectors β_k have random directions and the same norm, the signal; signal/ϑ is the
-signal-to-noise ratio. Every instance has K start vectors. They are drawn like the true ones or near
-them (`warm`), which iterations need to succeed for K > 2. In the symmetric mixture both the true
-vectors and the start vectors are β and −β.
+signal-to-noise ratio. Every instance has K start vectors, which are drawn like the true vectors or
+near them (`warm`); for K > 2, EM iterations converge to the true vectors only from near ones. In
+the symmetric mixture, both the true vectors and the start vectors have the form β and −β.
 """
 
 from __future__ import annotations
@@ -111,11 +111,15 @@ class MixtureOfRegressions(Distribution):
     d: int = parameter(4, "features", least=1, most=4096)
     n: int = parameter(40, "context examples", least=1, most=1_000_000)
     components: int = parameter(3, "K, the hidden weight vectors", least=1, most=1_000)
-    symmetric: bool = parameter(False, "whether they are β and −β")
-    proportions: Tensor | None = parameter(None, "π, K positive numbers with sum 1; equal if none")
+    symmetric: bool = parameter(False, "whether the weight vectors are β and −β")
+    proportions: Tensor | None = parameter(
+        None, "π, K positive numbers with sum 1; none means equal"
+    )
     signal: float = parameter(1.0, "norm of every weight vector", least=0)
     noise: float = parameter(0.5, "ϑ, standard deviation of the labels' noise", least=0)
-    warm: float | None = parameter(None, "distance of start and true vectors; none: far", least=0)
+    warm: float | None = parameter(
+        None, "distance of start and true vectors; none means independent", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,7 @@ P = TypeVar("P", bound="PointsProblem")
 class PointsProblem(Problem, ABC):
     """A batch of data sets, each with the starting vectors of an algorithm.
 
-    `labels` may hold the true cluster of each point; algorithms do not read it.
+    `labels` may contain the true cluster of each point; algorithms do not use it.
     """
 
     contents: ClassVar[str] = "point, feature and starting vector"

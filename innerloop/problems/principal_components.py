@@ -1,4 +1,4 @@
-"""Principal components of data with a given covariance spectrum, and starting vectors.
+"""Principal components of data whose covariance has fixed eigenvalues, and starting vectors.
 
 Rows x are N(0, Σ), where Σ has a new random rotation for every instance. The starting vectors are
 uniform on the unit sphere. The solution is the leading eigenvectors of A = (1/n) Σᵢ xᵢ xᵢᵀ.
@@ -64,7 +64,7 @@ class PrincipalComponents(Distribution):
 
     d: int = parameter(5, "features", least=1, most=512)
     n: int = parameter(20, "data points", least=1, most=100_000)
-    components: int = parameter(2, "eigenvectors wanted", least=1)
+    components: int = parameter(2, "number of eigenvectors", least=1)
     gap: float = parameter(
         0.5, "ratio of each eigenvalue of Σ to the one before", least=0.01, most=1
     )

@@ -32,7 +32,7 @@ class Problem(ABC):  # noqa: B024, every method has a default
     """A batch of instances of a problem."""
 
     contents: ClassVar[str] = "instance"
-    """The required contents, as in the error message "need at least one …"."""
+    """The required contents, which complete the error message "need at least one …"."""
 
     def __post_init__(self) -> None:
         named = self._name_tensors()
@@ -79,7 +79,7 @@ class Problem(ABC):  # noqa: B024, every method has a default
         return tuple(tensor.shape[: tensor.ndim - len(field.dimensions)])
 
     def __len__(self) -> int:
-        """Return the first batch dimension."""
+        """Return the size of the first batch dimension."""
         if not self.batch:
             raise InputError(
                 f"expected a batch of {type(self).__name__}, got a single instance, which has no "

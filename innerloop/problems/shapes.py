@@ -21,7 +21,7 @@ BATCH = "*batch"
 
 @dataclass(frozen=True)
 class TensorField:
-    """A field that holds a tensor, or (`several`) a tuple of tensors."""
+    """A field whose value is a tensor or, with `several`, a tuple of tensors."""
 
     name: str
     kind: type
@@ -63,7 +63,7 @@ def _read_field(name: str, hint: Any) -> TensorField | None:
 
 
 def shapes_agree(tensors: Iterable[tuple[TensorField, Tensor]]) -> bool:
-    """Return whether each tensor has its declared dimensions, and each name has one size."""
+    """Return whether tensors have the declared dimensions, and equal names equal sizes."""
     sizes: dict[str, Any] = {}
     for field, tensor in tensors:
         lead = tensor.ndim - len(field.dimensions)

@@ -1,8 +1,8 @@
 """In-context sparse recovery: linear regression with few nonzero weights.
 
 Rows x are N(0, diag(variances)); the weights are Gaussian on a random support, which may be
-restricted to the first entries. The paper's setting is d = 20, n = 10, sparsity 3, no noise. Its
-fixed X is drawn once and shared by all instances; their queries still differ.
+restricted to the first entries. The paper's setting is d = 20, n = 10, sparsity 3, without noise.
+Its fixed X is drawn once and shared by all instances, whose queries still differ.
 """
 
 from __future__ import annotations
@@ -37,12 +37,17 @@ class SparseRecovery(Distribution):
 
     d: int = parameter(20, "features", least=1, most=4096)
     n: int = parameter(10, "context examples", least=1, most=1_000_000)
-    sparsity: int = parameter(3, "entries of the weights that are not zero", least=1)
-    support: int | None = parameter(None, "number of first entries with the support", least=1)
+    sparsity: int = parameter(3, "nonzero entries of the weights", least=1)
+    support: int | None = parameter(
+        None, "number of leading entries that contain the support", least=1
+    )
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
-    variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
+    variances: Tensor | None = parameter(None, "variance of each feature; none means 1")
     fixed: int | None = parameter(
-        None, "seed of one X for all; one X each if none", least=0, most=2**SEED_BITS - 1
+        None,
+        "seed of one X for all instances; none draws one X per instance",
+        least=0,
+        most=2**SEED_BITS - 1,
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Recorded games in decision processes: states, actions and rewards, from which to plan.
+"""Recorded games in decision processes: states, actions and rewards, as data for planning.
 
 The decision processes are drawn by `TabularMDPs`, and all actions are uniformly random.
 """
@@ -36,7 +36,9 @@ class TabularGameProblem(Problem):
         check_indices("states", self.states, self.sizes[0])
         check_indices("actions", self.actions, self.sizes[1])
         if not bool(((self.rewards >= 0) & (self.rewards <= 1)).all()):
-            raise InputError("rewards must lie in [0, 1], got others: divide them by the largest")
+            raise InputError(
+                "rewards must lie in [0, 1], got others: divide them by the largest reward"
+            )
 
     @property
     def episodes(self) -> int:

@@ -1,6 +1,6 @@
 """Random tabular decision processes: Dirichlet(1) transitions, uniform rewards and initial states.
 
-Every step of the episode has its own transitions and rewards, every environment its own process.
+Transitions and rewards differ between the steps of an episode, and between environments.
 """
 
 from __future__ import annotations

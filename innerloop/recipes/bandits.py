@@ -35,24 +35,24 @@ class BanditRecipe(DecisionRecipe, ABC):
         return self.arms
 
     @property
-    def shown_size(self) -> int:
+    def observation_size(self) -> int:
         return self.arms * self.features if self.shows_features else 0
 
     def show(self, observation: ActionSet) -> Float[Tensor, "*batch numbers"]:
-        return observation.features.flatten(-2)[..., : self.shown_size]
+        return observation.features.flatten(-2)[..., : self.observation_size]
 
     def describe_actions(
-        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+        self, observations: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
         """Encode chosen actions by their features."""
         if not self.shows_features:
-            return torch.nn.functional.one_hot(actions, self.arms).to(shown)
+            return torch.nn.functional.one_hot(actions, self.arms).to(observations)
         place = actions[..., None, None].expand(*actions.shape, 1, self.features)
-        return shown.unflatten(-1, (self.arms, self.features)).gather(-2, place).squeeze(-2)
+        return observations.unflatten(-1, (self.arms, self.features)).gather(-2, place).squeeze(-2)
 
     def read_problem(self, problem: BanditGameProblem) -> Steps:
         self._check_sizes(problem.arms, problem.d)
-        numbers = problem.features.flatten(-2)[..., : self.shown_size]
+        numbers = problem.features.flatten(-2)[..., : self.observation_size]
         return Steps(numbers, problem.actions, problem.rewards)
 
     def check_environment(self, environment: Environment) -> None:

@@ -1,7 +1,7 @@
 """Train a recipe. A recipe is one file that defines a model, its problems and its training.
 
-The parameters of the recipe and those of the training loop are set in the same way (`-s d=3 -s
-steps=500`). A run is a folder with these files: `run.json` (a readable description),
+The parameters of the recipe and those of the training loop are set in the same way, for example `-s
+d=3 -s steps=500`. A run is a folder with these files: `run.json` (a readable description),
 `checkpoint.safetensors` (to resume from), `history.csv`, and, after the end, `model.safetensors`.
 The model file also records the recipe, its settings, the seed, and the threads, versions and code
 with which it was trained. The file `.lock` prevents two trainings in one folder.
@@ -150,10 +150,10 @@ def train(
         InputError: There is no such recipe or setting, or the loss is no longer a number.
 
     Example:
-        ```python
-        run = innerloop.train("linear-attention", d=3, blocks=2, steps=300)
-        print(run.final["loss"])
-        ```
+        >>> import innerloop
+        >>> run = innerloop.train("linear-attention", d=2, blocks=1, steps=20, batch=100)
+        >>> run.final["step"], run.final["loss"] < run.history[0]["loss"]
+        (20, True)
     """
     return train_in(
         None if folder is None else resolve_links(Path(folder)),
@@ -333,7 +333,7 @@ def train_seeds(
     """Train a recipe once per seed, each time in a different subfolder of `folder`.
 
     With `resume`, interrupted runs are continued. A symbolic link in the path of a folder raises an
-    error.
+    error. The other arguments are those of `train`.
     """
     if not seeds:
         raise InputError("expected at least one seed, got none")

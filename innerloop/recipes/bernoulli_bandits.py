@@ -1,6 +1,6 @@
 """A network learns to play Bernoulli bandits by imitating Thompson sampling, UCB1 or the best arm.
 
-Setting 5 arms with success probabilities uniform on [0, 1], games of 200 steps
+Setting  5 arms with success probabilities uniform on [0, 1], games of 200 steps
 """
 
 from __future__ import annotations

@@ -55,10 +55,10 @@ class ClustersRecipe(PointsRecipe, ABC):
 
 
 def score_clusters(
-    found: Int[Tensor, "batch n"], clouds: Int[Tensor, "batch n"]
+    clusters: Int[Tensor, "batch n"], clouds: Int[Tensor, "batch n"]
 ) -> dict[str, float]:
     """Compare clusters with true clouds: means of ARI, NMI and the share of wrong points."""
-    table = count_pairs(clouds, found)
+    table = count_pairs(clouds, clusters)
     return {
         "ari": float(adjusted_rand_index(table).mean()),
         "nmi": float(mutual_information(table).mean()),

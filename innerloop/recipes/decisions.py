@@ -45,7 +45,7 @@ EXAMPLES = 256
 class Steps(NamedTuple):
     """Observations, actions and rewards of games; constant observations are stored for one step."""
 
-    shown: Float[Tensor, "*batch steps numbers"]
+    observations: Float[Tensor, "*batch steps numbers"]
     actions: Int[Tensor, "*batch steps"]
     rewards: Float[Tensor, "*batch steps"]
 
@@ -142,7 +142,7 @@ class DecisionRecipe(Recipe, ABC):
 
     @property
     @abstractmethod
-    def shown_size(self) -> int:
+    def observation_size(self) -> int:
         """The number of entries of an observation."""
 
     @cached_property
@@ -165,9 +165,9 @@ class DecisionRecipe(Recipe, ABC):
 
     @abstractmethod
     def describe_actions(
-        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+        self, observations: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
-        """Encode actions as numbers; `shown` are the observations at which they were chosen."""
+        """Encode actions as numbers; `observations` are those at which they were chosen."""
 
     @abstractmethod
     def read_problem(self, problem: Any) -> Steps:
@@ -180,8 +180,8 @@ class DecisionRecipe(Recipe, ABC):
     @property
     def inputs(self) -> int:
         """The number of entries of a token."""
-        nothing = torch.zeros(1, self.shown_size), torch.zeros(1, dtype=torch.long)
-        return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown_size
+        nothing = torch.zeros(1, self.observation_size), torch.zeros(1, dtype=torch.long)
+        return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.observation_size
 
     def build_model(self, generator: torch.Generator) -> nn.Module:
         return build_backbone(
@@ -248,26 +248,30 @@ class DecisionRecipe(Recipe, ABC):
     def encode_tokens(self, games: Steps) -> Float[Tensor, "batch steps inputs"]:
         """Encode whole games, one token for every step."""
         count = games.actions.shape[-1]
-        shown = games.shown.expand(-1, count, -1)
-        before = self.describe_actions(shown, games.actions)
-        before = torch.cat([before.to(shown), games.rewards.unsqueeze(-1).to(shown)], dim=-1)
+        observations = games.observations.expand(-1, count, -1)
+        before = self.describe_actions(observations, games.actions)
+        before = torch.cat(
+            [before.to(observations), games.rewards.unsqueeze(-1).to(observations)], dim=-1
+        )
         before = torch.cat([torch.zeros_like(before[:, :1]), before[:, :-1]], dim=1)
-        return torch.cat([self._mark_time(shown, 0), before, shown], dim=-1)
+        return torch.cat([self._mark_time(observations, 0), before, observations], dim=-1)
 
     def encode_step(
         self,
         t: int,
-        shown: Float[Tensor, "batch numbers"],
+        observation: Float[Tensor, "batch numbers"],
         previous: tuple[Tensor, Tensor, Tensor] | None,
     ) -> Float[Tensor, "batch 1 inputs"]:
-        """Encode one step; `previous` is the observation, action and reward of the step before."""
+        """Encode one step; `previous` is the observation, action and reward of the last step."""
         if previous is None:
-            before = shown.new_zeros(*shown.shape[:-1], self.inputs - 2 - self.shown_size)
+            before = observation.new_zeros(
+                *observation.shape[:-1], self.inputs - 2 - self.observation_size
+            )
         else:
-            described = self.describe_actions(previous[0], previous[1]).to(shown)
-            before = torch.cat([described, previous[2].unsqueeze(-1).to(shown)], dim=-1)
-        time = self._mark_time(shown.unsqueeze(-2), t)
-        rows = (before.unsqueeze(-2), shown.unsqueeze(-2))
+            described = self.describe_actions(previous[0], previous[1]).to(observation)
+            before = torch.cat([described, previous[2].unsqueeze(-1).to(observation)], dim=-1)
+        time = self._mark_time(observation.unsqueeze(-2), t)
+        rows = (before.unsqueeze(-2), observation.unsqueeze(-2))
         return torch.cat([time, *rows], dim=-1)
 
     def _mark_time(self, like: Float[Tensor, "batch steps numbers"], first: int) -> Tensor:
@@ -290,5 +294,5 @@ class DecisionRecipe(Recipe, ABC):
                 f"{self.name} was trained on games of {self.horizon_steps} steps, "
                 f"got {games.actions.shape[-1]}"
             )
-        tensors = (games.shown.float(), games.actions, games.rewards.float())
+        tensors = (games.observations.float(), games.actions, games.rewards.float())
         return model.predict_layers(self.encode_tokens(Steps(*tensors)))

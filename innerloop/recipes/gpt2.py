@@ -6,7 +6,7 @@ Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or �
             d numbers instead of one label
 Curriculum  training starts with the first 5 features and adds one every `curriculum` steps (Garg et
             al. 2022). The other features of x are 0, and their weights are added to weights of the
-            features in use, so that β has its final norm and at most as many nonzero entries
+            features in use, so that β has its final size and at most as many nonzero entries
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_FEATURES = 5
 class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
     """GPT-2 on sparse recovery, sized for two cores.
 
-    The paper's has 12 layers, width 256 and 8 heads.
+    The paper's model has 12 layers, width 256 and 8 heads.
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6; Garg et al. 2022"

@@ -1,6 +1,6 @@
 """A network learns to plan in tabular decision processes by imitating UCB-VI or the best action.
 
-Setting random processes (uniform Dirichlet transitions, uniform rewards), or RiverSwim
+Setting  random processes (uniform Dirichlet transitions, uniform rewards), or RiverSwim
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TabularMDPsRecipe(DecisionRecipe):
         return self.arms
 
     @property
-    def shown_size(self) -> int:
+    def observation_size(self) -> int:
         return self.horizon + self.states
 
     @cached_property
@@ -78,11 +78,11 @@ class TabularMDPsRecipe(DecisionRecipe):
         return torch.cat([hot(steps, self.horizon), hot(states, self.states)], dim=-1).float()
 
     def describe_actions(
-        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+        self, observations: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
         """Encode actions together with the step and the state in which they were chosen."""
-        hot = torch.nn.functional.one_hot(actions, self.arms).to(shown)
-        return torch.cat([shown, hot], dim=-1)
+        hot = torch.nn.functional.one_hot(actions, self.arms).to(observations)
+        return torch.cat([observations, hot], dim=-1)
 
     def read_problem(self, problem: TabularGameProblem) -> Steps:
         self._check_sizes(problem.horizon, *problem.sizes)

@@ -2,7 +2,7 @@
 
 Setting    layers of form (9) of ahn2023: the error on a query x is w*ᵀ R x with
            R = (I + G A_0)(I + G A_1) … (I + G A_{L−1}), G = (1/n) Σ x xᵀ over the context
-Loss       E tr(Rᵀ Cov(w*) R Cov(x)): a sum of 4^L Wishart words
+Loss       E tr(Rᵀ Cov(w*) R Cov(x)), a sum of 4^L words (see `innerloop.theory.wishart`)
 """
 
 from __future__ import annotations

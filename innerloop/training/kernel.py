@@ -136,13 +136,13 @@ def _copy(a: Batch) -> Batch:
 
 @no_type_check
 def _sum_outer(a: Batch, b: Batch) -> Float[Tensor, "_ _"]:
-    """Σ a bᵀ over the batch."""
+    """Sum a bᵀ over the batch."""
     return a.reshape(len(a), -1) @ b.reshape(len(b), -1).mT
 
 
 @no_type_check
 def _sum_inner(a: Left, b: Right) -> Float[Tensor, "rows columns"]:
-    """Σ a b over the batch."""
+    """Sum a b over the batch."""
     return torch.bmm(a.transpose(0, 1), b.mT).sum(0)
 
 
@@ -207,7 +207,7 @@ class _Loss(torch.autograd.Function):
 
 @no_type_check
 def _loss_and_slope(piece: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor, Batch]:
-    """Compute the loss of a piece of the batch, and its gradient in Y_L."""
+    """Return the loss of a piece of the batch and its gradient in Y_L."""
     target = piece.target + offset[..., None]
     error = torch.sub(last, target, out=_workspace.take(last, *last.shape))
     slope = torch.mul(error, piece.mass, out=_workspace.take(last, *last.shape))
@@ -217,7 +217,7 @@ def _loss_and_slope(piece: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor
 def _run_fixed(
     piece: Prompts, needs_gradient: bool, A: Tensor, first: Tensor, offset: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Compute loss and gradients if tokens are fixed: Y ← Y + H A with H = Y G."""
+    """Return loss and gradients if tokens do not change: Y ← Y + H A with H = Y G."""
     G, Y, products = piece.gram, first[..., None], []
     for i in range(len(A)):
         products.append(multiply(Y, G) if i else _multiply_left(first, G))
@@ -253,9 +253,9 @@ def _run_moving(
     offset: Tensor,
     gamma: Sequence[Tensor],
 ) -> tuple[Tensor, list[Tensor]]:
-    """Compute loss and gradients if layers update tokens: Y ← Y + X S, X = [R; ΓT], S = G Tᵀ A T.
+    """Return loss and gradients if tokens change: Y ← Y + X S with X = [R; ΓT], S = G Tᵀ A T.
 
-    Only those rows of the last Y are computed that the loss depends on.
+    Only the rows of the last Y that count in the loss are computed.
     """
     G, d, read = piece.gram, piece.gram.shape[0], piece.target.shape[0]
     rows = read if len(A) == 1 else len(first)
@@ -280,13 +280,13 @@ def _run_moving(
 
 
 def _first_rows(first: Tensor, gamma: Sequence[Tensor], d: int) -> Tensor:
-    """X of the first layer, which all prompts share."""
+    """Return X of the first layer, which all prompts share."""
     return torch.cat([first[:-d], gamma[0]])
 
 
 @no_type_check
 def _leading_rows(Y: Batch, gamma: Sequence[Tensor], i: int, rows: int) -> Batch:
-    """The leading rows of X = [R; ΓT]."""
+    """Return the leading rows of X = [R; ΓT]."""
     above = len(Y) - Y.shape[1]
     if rows <= above:
         return Y[:rows]

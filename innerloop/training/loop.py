@@ -297,12 +297,22 @@ def fit(
     is called, and writing is tried again later. At the start and the end, this raises an error, and
     the last checkpoint that was written remains.
 
-    `environment` describes the conditions of the run, which are recorded; `notice` is called if a
-    run is resumed under other conditions. `record` is called with the history before the first step
-    and after every new row. `steps` extends a resumed run to more steps.
+    Args:
+        training: The run, which is changed in place and returned.
+        path: The checkpoint file; None writes no checkpoints.
+        about: Recipe, settings and seed; a checkpoint with others raises an error.
+        environment: The conditions of the run, which are recorded. `notice` is called if the run is
+            resumed under other conditions.
+        every: Seconds between checkpoints.
+        progress: Function that is called with the completed share of the work, from 0 to 1, and a
+            status line.
+        notice: Function that is called with messages. By default, messages are Python warnings.
+        record: Function that is called with the history, before the first step and after every new
+            row.
+        steps: Extend a resumed run to this number of steps.
     """
-    told = notice or warn_caller
-    saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
+    notify = notice or warn_caller
+    saved = Checkpoints(training, path, about or {}, every, notify, writes=training.group.leads)
     with checkpoint.isolate_random_states(training.seed), watch_interrupts() as interrupted:
         saved.begin(environment, steps, training.group.wait)
         training.interrupted = interrupted

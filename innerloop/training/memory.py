@@ -58,7 +58,7 @@ class _AllocationLimit(TorchDispatchMode):
 
 
 def _count_requested(name: str, args: Any) -> int:
-    """Count the entries that an operation's numeric arguments request; 0 if it has only tensors."""
+    """Count the entries of the result that numbers in the arguments request; 0 if tensors do."""
     whole = [n for n in args[:2] if isinstance(n, int)]
     if name == "eye":
         return whole[0] * whole[-1]

@@ -74,11 +74,12 @@ def read_opening(state: Mapping[str, Any]) -> Opening | None:
     if OPENING not in state:
         return None if state["step"] else Opening((), "")
     known = min(state["step"], STEPS)
-    found = state[OPENING]
+    opening = state[OPENING]
     require(
-        is_opening(found) and len(found["losses"]) == known, "its opening is not valid for this run"
+        is_opening(opening) and len(opening["losses"]) == known,
+        "its opening is not valid for this run",
     )
-    return Opening.from_dict(found)
+    return Opening.from_dict(opening)
 
 
 def digest_batch(batch: Any) -> str:

@@ -16,18 +16,18 @@ from torch.optim import LBFGS, SGD, Adam, Optimizer
 from innerloop.training.restoring import check_tensor, is_count, is_number, require, shorten
 
 
-def check_optimizer(optimizer: Optimizer, found: Any, step: int) -> dict[str, Any]:
+def check_optimizer(optimizer: Optimizer, saved: Any, step: int) -> dict[str, Any]:
     """Check the state of an optimiser after `step` steps; return it in the form that torch loads.
 
     The options of groups (learning rate, betas, …) that both have must be equal. They are then
     taken from the settings, because other versions of torch have other options.
     """
-    whole = isinstance(found, dict) and isinstance(found.get("state"), dict)
-    require(whole and isinstance(found.get("param_groups"), list), "it has no optimiser")
+    whole = isinstance(saved, dict) and isinstance(saved.get("state"), dict)
+    require(whole and isinstance(saved.get("param_groups"), list), "it has no optimiser")
     own = optimizer.state_dict()["param_groups"]
-    _check_groups(found["param_groups"], own)
+    _check_groups(saved["param_groups"], own)
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    for number, slots in found["state"].items():
+    for number, slots in saved["state"].items():
         require(
             is_count(number, len(weights) - 1),
             "the optimiser has state of a weight that the model does not have",
@@ -39,16 +39,16 @@ def check_optimizer(optimizer: Optimizer, found: Any, step: int) -> dict[str, An
             _check_adam(slots, weights[number], step)
         elif isinstance(optimizer, SGD):
             _check_names(slots, optional=("momentum_buffer",))
-            kept = {name: value for name, value in slots.items() if value is not None}
-            _check_any(kept, weights[number], numbers=False)
+            present = {name: value for name, value in slots.items() if value is not None}
+            _check_any(present, weights[number], numbers=False)
         else:
             _check_any(slots, weights[number], numbers=True)
-    return {"state": found["state"], "param_groups": own}
+    return {"state": saved["state"], "param_groups": own}
 
 
-def _check_groups(found: list[Any], own: list[dict[str, Any]]) -> None:
-    require(len(found) == len(own), "the optimiser has other groups of weights")
-    for group, expected in zip(found, own, strict=True):
+def _check_groups(saved: list[Any], own: list[dict[str, Any]]) -> None:
+    require(len(saved) == len(own), "the optimiser has other groups of weights")
+    for group, expected in zip(saved, own, strict=True):
         named = isinstance(group, dict) and "params" in group
         require(named, "the optimiser has other groups of weights")
         for name in expected.keys() & group.keys() - {

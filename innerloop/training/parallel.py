@@ -64,9 +64,9 @@ class Group:
         weights = [w for w in model.parameters() if w.requires_grad]
         present = [float(w.grad is not None) for w in weights]
         about = [weight * float(loss.detach()), float(stop), *present]
-        told = torch.tensor(about, dtype=torch.float64, device=self.device)
-        self._run(lambda: dist.all_reduce(told))
-        total, stopped, *somewhere = told.tolist()
+        message = torch.tensor(about, dtype=torch.float64, device=self.device)
+        self._run(lambda: dist.all_reduce(message))
+        total, stopped, *somewhere = message.tolist()
         for dtype in dict.fromkeys(w.dtype for w in weights):
             some = [w for w, k in zip(weights, somewhere, strict=True) if k and w.dtype == dtype]
             grads = [torch.zeros_like(w) if w.grad is None else w.grad for w in some]
@@ -97,9 +97,9 @@ class Group:
             return
         own = parse_json(json.dumps(about))
         differs = float(self.share_result(lambda: own) != own)
-        told = torch.tensor([differs], device=self.device)
-        self._run(lambda: dist.all_reduce(told))
-        if float(told):
+        disagreement = torch.tensor([differs], device=self.device)
+        self._run(lambda: dist.all_reduce(disagreement))
+        if float(disagreement):
             raise InputError(
                 f"the {self.size} processes that were started together must train the same recipe "
                 "with the same settings and seed: start each alone, without torchrun"

@@ -52,37 +52,37 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= 1.7e308  # also false for nan
 
 
-def check_tensor(name: str, found: Any, like: Tensor) -> None:
+def check_tensor(name: str, saved: Any, like: Tensor) -> None:
     """Check that a value is a tensor with the shape and dtype of another."""
-    require(isinstance(found, Tensor), f"{name} is not a tensor")
+    require(isinstance(saved, Tensor), f"{name} is not a tensor")
     require(
-        found.shape == like.shape and found.dtype == like.dtype,
-        f"{name} must be {like.dtype} of shape {tuple(like.shape)}, got {found.dtype} of shape "
-        f"{tuple(found.shape)}",
+        saved.shape == like.shape and saved.dtype == like.dtype,
+        f"{name} must be {like.dtype} of shape {tuple(like.shape)}, got {saved.dtype} of shape "
+        f"{tuple(saved.shape)}",
     )
 
 
-def check_weights(model: nn.Module, found: Any) -> None:
+def check_weights(model: nn.Module, saved: Any) -> None:
     """Check weights and buffers against a built model: names, shapes, dtypes, finite entries.
 
     Integer arrays are places in the stream and must equal those of the model. A single integer is a
     counter and may differ.
     """
     expected = model.state_dict()
-    require(isinstance(found, Mapping), "its weights have no names")
+    require(isinstance(saved, Mapping), "its weights have no names")
     for name in expected:
-        require(name in found, f"weight {name} is missing")
-    for name in found:
+        require(name in saved, f"weight {name} is missing")
+    for name in saved:
         require(name in expected, f"there is a weight {shorten(name)} that the model does not have")
     for name, placed in expected.items():
         built = placed.detach().to("cpu")
-        check_tensor(f"weight {name}", found[name], built)
+        check_tensor(f"weight {name}", saved[name], built)
         if built.is_floating_point() or built.is_complex():
-            wrong = ~torch.isfinite(found[name]) & torch.isfinite(built)  # a mask may have −∞
+            wrong = ~torch.isfinite(saved[name]) & torch.isfinite(built)  # a mask may have −∞
             require(not bool(wrong.any()), f"weight {name} is not finite")
         elif built.ndim:
             require(
-                torch.equal(found[name], built),
+                torch.equal(saved[name], built),
                 f"weight {name} differs from that of the recipe's model",
             )
 

@@ -93,7 +93,7 @@ class Settings(Parameters):
             "compiled": self.compiled,
         }
         if not self.is_network and any(refused.values()):
-            names = " and ".join(name for name, given in refused.items() if given)
+            names = " and ".join(name for name, is_set in refused.items() if is_set)
             raise InputError(
                 f"{names} applies only to recipes that train networks, such as gpt2: leave it out"
             )
@@ -113,8 +113,8 @@ class Settings(Parameters):
         for name in ("steps", "period", "warmup", "redraw", "evaluate_every", "patience"):
             value = getattr(self, name)
             if value is not None and value > MAX_STEPS:
-                shown = format_number(value)
-                raise InputError(f"{name} must be at most {MAX_STEPS}, got {shown}")
+                number = format_number(value)
+                raise InputError(f"{name} must be at most {MAX_STEPS}, got {number}")
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
         """Make the optimiser of a model's trainable weights."""
@@ -186,7 +186,7 @@ class Settings(Parameters):
 
 
 def _matrix_norms(gradient: Tensor) -> Tensor:
-    """The Frobenius norm of each matrix of a stack, or the norm of a vector."""
+    """Return the Frobenius norm of each matrix of a stack, or the norm of a vector."""
     dims = (-2, -1) if gradient.ndim >= 2 else tuple(range(gradient.ndim))
     return gradient.norm(dim=dims, keepdim=True) if gradient.ndim else gradient.abs()
 

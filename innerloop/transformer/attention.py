@@ -170,7 +170,7 @@ class Attention(nn.Module):
 
     @property
     def _projection_rows(self) -> int:
-        """Return the number of rows of Q, K and V of a head, added up."""
+        """The number of rows of Q, K and V of a head, added up."""
         return self.query.shape[1] + self.key.shape[1] + self.value.shape[1]
 
     def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:

@@ -61,7 +61,7 @@ class Rows:
 
     @property
     def tensor(self) -> Float[Tensor, "*lead length size"]:
-        """Return the rows, as a view that must not be written to."""
+        """The rows, as a view that must not be written to."""
         assert self.store is not None, "nothing was ever added"
         return self.store.rows[..., : self.length, :]
 

@@ -90,6 +90,11 @@ def gate_keys(
     They subtract `bound` from the scores of keys with flag 0. In a ReLU head, these keys then
     contribute nothing while |s| ≤ bound. In a softmax head, each of them has a weight of at most
     e^{−(bound − range of s)}. The registers that mark groups of tokens are such flags.
+
+    Args:
+        flag: The register with the flags, 0 or 1.
+        bound: The number to subtract.
+        one: A register that is 1 on every token.
     """
     return {(one, one): -bound, (one, flag): bound}
 

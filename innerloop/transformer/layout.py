@@ -74,6 +74,10 @@ class Layout:
     """The registers of a residual stream, for example `Layout(x=d, y=(), W=(k, d))`.
 
     A number is the length of a vector, a tuple is a shape, and `()` is a scalar.
+
+        layout = Layout(x=2, y=())
+        stream = layout.make_tokens(x=torch.ones(5, 2), y=torch.zeros(5))  # 5 tokens of width 3
+        layout.read(stream, "x")  # 5 × 2
     """
 
     def __init__(self, **registers: int | tuple[int, ...]) -> None:

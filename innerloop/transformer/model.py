@@ -162,9 +162,8 @@ class Transformer(nn.Module):
     def extend(self, cache: Cache, tokens: Stream) -> tuple[Stream, Cache]:
         """Run new tokens after the cached ones; return their stream and the extended cache.
 
-        The result equals the last tokens of `forward` on all tokens so far. A whole sequence takes
-        less time than with `forward` at every token. Every block must be causal, and gradients are
-        not recorded.
+        The result equals the last tokens of `forward` on all tokens so far, but the cached tokens
+        are not computed again. Every block must be causal, and gradients are not recorded.
         """
         self._check_tokens(tokens, 0)
         if cache.batch not in (None, tokens.shape[:-2]):
@@ -229,10 +228,10 @@ class Transformer(nn.Module):
         return [module for module in self.modules() if isinstance(module, Block)]
 
     def count(self) -> Count:
-        """Return the numbers of layers and parameters, the width, and the largest layer.
+        """Return the size of the transformer.
 
-        Every pass of a loop counts as layers. Heads and hidden units are those of the layer with
-        most.
+        Every pass of a loop counts as layers. The numbers of heads and hidden units are the largest
+        of all layers.
         """
         blocks = self.blocks()
         looped = sum(len(cast(nn.ModuleList, step)) for step in self.body)
