@@ -311,6 +311,9 @@ def test_the_interval_decides_not_its_middle(interval: Any, passed: bool | None)
     check = check_within("p", Interval(*interval), least=0.8, most=1.5)
     assert check.passed is passed
     assert bool(check.counterexample) is (passed is False)
+    if passed is False:
+        side = f"{interval[1]:g} > 1.5" if interval[1] > 1.5 else f"{interval[2]:g} < 0.8"
+        assert check.counterexample.endswith(f": {side}"), "both sides"
     assert check_around("p", Interval(*interval), 1.15, within=0.35, ours="x").passed is passed
 
 
@@ -702,7 +705,7 @@ def test_a_bound_of_ours_is_asked_for_and_one_of_the_source_is_stated() -> None:
     found = Interval(1.0, 0.9, 1.1)
     assert "stated at most 2" in check_within("p", found, most=2.0).summary
     ours = check_within("p", found, least=0.5, ours="half").summary
-    assert ours.endswith("we ask for at least 0.5")
+    assert ours.endswith("we require at least 0.5")
 
 
 def test_trainings_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

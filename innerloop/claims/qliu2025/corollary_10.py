@@ -161,7 +161,7 @@ def check_optimum() -> Erratum:
         passed=power <= -0.2 + 0.02,
         summary=f"exponents from $n = 10^50$ to $10^60$, with the logarithms: {told}",
         counterexample=f"with $τ = log(1/(ε₀δ))/ε₀$ its exponent is {power:.4f} at $n = 10^60$: "
-        "$ε₀ = n^(−1/5)$ and $ε = n^(−3/10)$ balance the terms at $n^(−1/10)$",
+        f"$ε₀ = n^(−1/5)$ and $ε = n^(−3/10)$ balance the terms at $n^(−1/10)$: {power:.4f} > −0.2",
         ours="0.02 of a power, for the logarithms",
     )
     meant = (
