@@ -315,6 +315,9 @@ def test_the_whole_interval_decides(interval: Any, passed: bool | None) -> None:
     check = check_within("p", Interval(*interval), least=0.8, most=1.5)
     assert check.passed is passed
     assert bool(check.counterexample) is (passed is False)
+    if passed is False:
+        side = f"{interval[1]:g} > 1.5" if interval[1] > 1.5 else f"{interval[2]:g} < 0.8"
+        assert check.counterexample.endswith(f": {side}"), "both sides"
     assert check_around("p", Interval(*interval), 1.15, within=0.35, ours="x").passed is passed
 
 
@@ -734,7 +737,7 @@ def test_the_summary_states_whose_threshold_it_is() -> None:
     found = Interval(1.0, 0.9, 1.1)
     assert "stated at most 2" in check_within("p", found, most=2.0).summary
     ours = check_within("p", found, least=0.5, ours="half").summary
-    assert ours.endswith("we ask for at least 0.5")
+    assert ours.endswith("we require at least 0.5")
 
 
 def test_each_training_has_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,12 +73,15 @@ def check_within(
     bounds = [f"at least {least:.4g}"] if least > -math.inf else []
     bounds += [f"at most {most:.4g}"] if most < math.inf else []
     text = f"{what}: {found}" if what else str(found)
-    asked = "we ask for" if ours else "stated"
+    asked = "we require" if ours else "stated"
+    side = (
+        f"{found.low:.4g} > {most:.4g}" if found.low > most else f"{found.high:.4g} < {least:.4g}"
+    )
     return Check(
         statement=statement,
         passed=passed,
         summary=f"{text}, {asked} {' and '.join(bounds)}",
-        counterexample=text if passed is False else "",
+        counterexample=f"{text}: {side}" if passed is False else "",
         ours=ours,
     )
 

@@ -179,14 +179,17 @@ def check_falling(statement: str, curves: Sequence[Sequence[float]], what: str) 
     source does not print.
     """
     ends = cover_values([curve[-1] for curve in curves])
-    stay = any(curve[-1] > curve[0] / 2 for curve in curves)
-    passed = True if ends.high <= SMALL else (False if stay else None)
-    text = f"{what}: {ends}"
+    staying = [curve for curve in curves if curve[-1] > curve[0] / 2]
+    passed = True if ends.high <= SMALL else (False if staying else None)
+    text, example = f"{what}: {ends}", ""
+    if staying:
+        start, *_, end = max(staying, key=lambda curve: curve[-1] / curve[0])
+        example = f"{text}: {end:.4g} > 1/2 · {start:.4g} = {start / 2:.4g}"
     return Check(
         statement=statement,
         passed=passed,
-        summary=f"{text}, we ask for at most {SMALL:g}",
-        counterexample=text if stay else "",
+        summary=f"{text}, we require at most {SMALL:g}",
+        counterexample=example,
         ours=FALLING,
     )
 

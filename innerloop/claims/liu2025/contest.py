@@ -292,7 +292,10 @@ def bound_moments(one: Moments, other: Moments) -> list[float]:
 
 
 def describe_cut(cells: Sequence[Cell]) -> str:
-    """Describe means of few errors at the cut: m of N prompts make a standard error of 10⁴√m/N."""
+    """Describe means to which few prompts at the cut contribute much.
+
+    If m of N prompts are at the cut, the standard error of the mean is 10⁴√m/N.
+    """
     found = []
     for k, cell in enumerate(cells):
         for name, (loss, error) in cell["losses"].items():
@@ -322,7 +325,7 @@ def count_trainings(cells: Sequence[Cell], *methods: str) -> int:
 
 
 def _find_margins(pair: Pair, moments: Moments) -> list[float]:
-    """How far a loss is below its limit, in standard errors; from both sides where asked for."""
+    """Compute how far a loss is below its limit, in standard errors; for `both`, on either side."""
     one, other, wide, other_wide, shared = moments
     sides = [(one, other, wide, other_wide), (other, one, other_wide, wide)]
     margins = []

@@ -102,9 +102,9 @@ def judge_support(data: Data) -> Evidence:
             Part(printed=runs.check()),
             Part(
                 printed=rates.judge_curves(bound, data.rates["of n"], DELTA),
-                reading="$θ$ for the $n$ at hand, in proportion to $‖β*‖₁$: the proof's $θ$ is so",
+                reading="$θ$ may depend on $n$ and be proportional to $‖β*‖₁$, as in the proof",
                 other_readings={
-                    "$θ = 0$, which depends on neither": rates.judge_curves(
+                    "$θ = 0$, which does not depend on $n$ or $‖β*‖₁$": rates.judge_curves(
                         bound, data.rates["0"], DELTA
                     ),
                     **{

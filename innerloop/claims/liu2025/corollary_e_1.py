@@ -50,8 +50,8 @@ def judge_query(rates: Found) -> Part:
     return Part(
         printed=judge_curves(BOUND, rates[LARGE] + small, DELTA),
         reading=(
-            "$c₁ = b_β$, as in Theorem 5.1: a constant, like $c₅$ of Theorem 5.2; one $θ$ for all "
-            "$‖β*‖₁ ≤ b_β$, tried at $b_β = 1$, $‖β*‖₁ = 1$ and $10⁻⁴$"
+            "$c₁ = b_β$, as in Theorem 5.1, is a constant like $c₅$ of Theorem 5.2; one $θ$ serves "
+            "all $‖β*‖₁ ≤ b_β$ and is tested with $b_β = 1$ at $‖β*‖₁ = 1$ and $10⁻⁴$"
         ),
         other_readings={
             "$c₁ = ‖β*‖₁$ (Theorem D.1), $θ = 0$": judge_curves(BOUND, rates["θ = 0"], DELTA),

@@ -102,7 +102,7 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
     title = "d = {d}, S = {sparsity}, n = {n}, K = {blocks}".format(**first["sizes"])
     trained = (
         f"{first['training']} LISTA-VM begins at Chebyshev's steps and sees some $X$ "
-        "stretched: the paper prints no start."
+        "stretched: the paper does not print its start."
     )
     return Evidence(
         parts=contest.judge_pairs(select_pairs(first["losses"]), found),
@@ -113,9 +113,8 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
                 f"Label loss of each method, {title}",
                 table,
                 "setting",
-                f"{told} {trained} A squared error counts as at most 10⁴: a mean near that "
-                "is one of methods that diverge, and would be larger. "
-                + contest.describe_cut(found),
+                f"{told} {trained} Squared errors are cut at 10⁴: a mean near that is a lower "
+                "bound of a method that diverges. " + contest.describe_cut(found),
             ),
             draw_lines(
                 f"Prompts of other lengths than in training, {title}",

@@ -58,7 +58,7 @@ def judge_supports(steps: list[Step]) -> Evidence:
         lower.add(step.absolute, step.lower, step.case)
     held = absolute.check()
     return Evidence(
-        parts=[Part(printed=held, reading="the 1-norm: the proof and Lemma 1 have it")],
+        parts=[Part(printed=held, reading="the 1-norm, as in the proof and in Lemma 1")],
         errata=[
             Part(printed=euclidean.check(), corrected=held).as_erratum(
                 "Lemma 2, $‖·‖$ for $‖·‖₁$", grade="print"
@@ -66,8 +66,8 @@ def judge_supports(steps: list[Step]) -> Evidence:
             misprint(
                 "the proof of Lemma 2",
                 "$θ^(k)$ as defined in Theorem 1; $β_i^(k) = 0$ for $i ∉$ 𝕊",
-                "Lemma 1; $β_i^(k+1) = 0$",
-                "there is no Theorem 1, and $β_i^(k) = 0$ is the hypothesis",
+                "$θ^(k)$ as in Lemma 1, and the conclusion $β_i^(k+1) = 0$",
+                "the paper has no Theorem 1, and $β_i^(k) = 0$ is the hypothesis",
             ),
         ],
         beyond=[lower.check()],

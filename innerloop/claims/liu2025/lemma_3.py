@@ -109,7 +109,7 @@ def judge_coherence(data: Data) -> Evidence:
                 "$max_{i≠j} |D_iᵀX_i| ≤ b$",
                 "$|D_iᵀX_j|$, as in Lemma 1's $σ_max$",
                 (
-                    "$z = ±1$, $M^V = 2I$: $D_iᵀX_i = 2N/(2N+1)$, which by (D.9) is beyond $b$ "
+                    "$z = ±1$, $M^V = 2I$: $D_iᵀX_i = 2N/(2N+1)$, which by (D.9) exceeds $b$ "
                     "for $N ≥ N_0$"
                 ),
             ),
@@ -136,7 +136,7 @@ def _describe_pair(N: int, width: float) -> str:
     from scipy.stats import binom
 
     tail = 2 * float(binom.sf(math.floor(N * (1 + width) / 2), N, 0.5))
-    return f"one pair is beyond $b$ with probability {tail:.2g}, some pair often"
+    return f"a given pair exceeds $b$ with probability {tail:.2g}, but there are 435 pairs"
 
 
 def scale_coherence(*factors: float) -> Callable[[Data], Data]:

@@ -74,9 +74,9 @@ def judge_one_set(
             least = each.squares.sort(-1).values[:, :kept].sum(-1)
             ratio = (q / (1 - q)) ** 2 / least
             missed = ((1 - ratio).clamp_min(0).square() / 6).mean()
-            note = "share of draws that must miss the bound, and share that may"
+            note = "the share of draws that must exceed the bound, and the share that may"
             dense.add(missed, 2 * failing, case.extend(note=note))
     return {
-        f"$M = mI$, even with $m$ for each $X$, $d ≥ {SIZES[0]}$": scaled.check(),
+        f"$M = mI$, where $m$ may even depend on $X$, $d ≥ {SIZES[0]}$": scaled.check(),
         f"any $M$, $d = {SIZES[-1]}$": dense.check(),
     }

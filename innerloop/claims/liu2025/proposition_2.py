@@ -105,7 +105,7 @@ def judge_event(runs: list[Run]) -> Evidence:
         every.add(run.everywhere, 1.0, case, working=working)
     held, inside = late.check(), small.check()
     return Evidence(
-        parts=[Part(printed=held, reading="$θ$ knows $X$ and $‖β*‖₁$: the proof's $θ$ does")],
+        parts=[Part(printed=held, reading="$θ$ may depend on $X$ and $‖β*‖₁$, as in the proof")],
         errata=[
             Part(printed=large.check(), corrected=inside).as_erratum("proof, (D.14)"),
             Part(printed=every.check(), corrected=inside).as_erratum(

@@ -84,7 +84,7 @@ def judge_recovery(data: Data) -> Evidence:
     found, weak, strong = data.rates, EITHER.format("b_β"), EITHER.format("‖β*‖₁")
     here = Part(
         printed=judge_curves(weak, found["b_β"], DELTA),
-        reading="parameters for the $n$ at hand: the proof's $θ$ depends on $n$",
+        reading="the parameters may depend on $n$, as $θ$ does in the proof",
         other_readings={
             "one set for all $n$, $θ = 0$, $d ≤ 20$": judge_curves(
                 weak, found["one set, b_β"], DELTA
@@ -97,7 +97,7 @@ def judge_recovery(data: Data) -> Evidence:
     )
     there = Part(
         printed=judge_curves(strong, found["‖β*‖₁"], DELTA),
-        reading="$θ$ in proportion to $‖β*‖₁$: the proof's $θ$ has it",
+        reading="$θ$ may be proportional to $‖β*‖₁$, as in the proof",
         other_readings={
             "$θ = 0$, which does not depend on $β*$; $d ≤ 20$": judge_curves(
                 strong, found["one set, ‖β*‖₁"], DELTA
@@ -126,9 +126,9 @@ def judge_recovery(data: Data) -> Evidence:
             GAMMA_RANGE,
             misprint(
                 "Theorem 5.1 beside its equivalent form, Theorem D.1",
-                "$b_β$, $1 − δ$ and $√((log S − log δ)/(nc))$ in one, $‖β*‖₁$, $1 − 3δ$ "
-                "and $γ$ times that root in the other",
-                "one of each; the proof ends with the second, and with $1 − 2δ$",
+                "Theorem 5.1 has $b_β$, $1 − δ$ and $√((log S − log δ)/(nc))$, Theorem D.1 has "
+                "$‖β*‖₁$, $1 − 3δ$ and $γ$ times that root",
+                "the same in both; the proof ends with the terms of Theorem D.1, and with $1 − 2δ$",
                 "$γ = 3/2$, $d = S = 1$, $n = 400$, $δ = 0.1$, $c = 1/4$: $e^(−α_n)$ is "
                 "{:.3f} and {:.3f}".format(
                     *(sparse.rate_factor(400, 1, 1, 0.1, 0.25, 1.5, by) for by in (1.0, None))

@@ -77,17 +77,18 @@ def judge_linear(found: list[Heard]) -> Part:
         trial.add(broken, each.missed + each.n * DELTA, _describe(each))
     likely = [each for each in found if each.missed + each.n * DELTA < 1]
     reason = (
-        "if $B' ≤ 0$, $E₁$ never holds, since the first token's score is 0; if $B' > 0$, nearly "
-        "all scores reach $B'$ or nearly none do, not a share $p$, so $E₂$ fails ($δ' ≥ 1$ at "
-        "$γ = 1$, $n = 2000$, for each $B'$ that 1 % of the scores reach) unless its width "
-        "admits that none does; then the bound exceeds $b_x b_β$, the most that answering 0 is off"
+        "if $B' ≤ 0$, $E₁$ never holds, because the score of the first token is 0. If $B' > 0$, "
+        "nearly all scores of a draw reach $B'$ or nearly none do, instead of a share $p$, so that "
+        "$E₂$ fails ($δ' ≥ 1$ at $γ = 1$, $n = 2000$, for each $B'$ that 1 % of the scores "
+        "reach), unless $E₂$ is so wide that it allows none. Then the bound exceeds $b_x b_β$, the "
+        "largest error of the prediction 0"
     )
     if likely:
         most, low = max(1 - each.missed for each in likely), min(each.bound for each in likely)
         reason += f" ($γ = {likely[0].gamma:g}$, $K = {likely[0].K}$: $1 − δ'$ up to {most:.2g}, "
         reason += f"the bound {low:.3g} or more for $b_x b_β = {B_X:g}$)"
     empty = all(each.gamma < 1 and each.bound > B_X for each in likely)
-    check = replace(trial.check(), ours="only $B'$ with $p ≥ 0.01$ are tried")
+    check = replace(trial.check(), ours="only $B'$ with $p ≥ 0.01$ are tested")
     return Part(printed=check, vacuous=reason if empty else "")
 
 
@@ -135,7 +136,7 @@ def judge_read_out(data: Data) -> Evidence:
                 "the end of the proof",
                 "$E₂(K√(np)(1 − 2γ/2)^K)$ in $δ'$, and (E.8) without $‖β*‖₁$",
                 "$1 − 2γ/3$, and the factor $‖β*‖₁$ of the line before",
-                "$γ = 1$: $1 − 2γ/2 = 0$, and $E₂$ asks for exactly $pn − p/2$ tokens",
+                "$γ = 1$: $1 − 2γ/2 = 0$, so that $E₂$ needs exactly $pn − p/2$ tokens",
             ),
         ],
         beyond=[all_heard.check(), proper.check()],

@@ -39,9 +39,9 @@ TIMES = 200
 SEEN = "set after one short training had been seen"
 FACTORS = (0.5, 2.0)
 READING = (
-    "accuracy of the direction, $|cos|$: the sign in the slides' loss $‖v̂ − v‖₂$ is fixed by the "
-    "starting vectors, which are in $P$. Without $P$: without $e_j$ and starting vectors; a "
-    "constant 1 and zero place holders stand beside $x$"
+    "accuracy means that of the direction, $|cos|$, because the sign in the slides' loss "
+    "$‖v̂ − v‖₂$ is fixed by the starting vectors, which are in $P$. Without $P$ means without "
+    "$e_j$ and starting vectors; a token has $x$, a constant 1 and zero place holders"
 )
 Data = list[dict[str, Any]]
 """One entry per training: whether it sees P, and |cos| by layer and problem."""

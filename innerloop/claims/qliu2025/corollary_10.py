@@ -63,7 +63,7 @@ def judge_risks(cells: list[Rows]) -> Evidence:
         -0.2,
         within=ROOM,
         bound=True,
-        what=f"the number of instances, {seeds} pools of each size,",
+        what=f"the number of instances, pools per size: {seeds},",
         ours="0.05 of a power; a minimiser is within 0.01 of the least risk found on its pool",
     )
     found = require_minimisers(found, rows)
@@ -75,8 +75,8 @@ def judge_risks(cells: list[Rows]) -> Evidence:
             Part(
                 printed=check_laws([measure_pair(t) for t in NEAR]),
                 corrected=found,
-                reading="one constant for all laws of Assumption 1 with the same parameters: the "
-                "display depends on nothing else; the network's size may grow with $n$",
+                reading="one constant for all laws of Assumption 1 with the same parameters, as "
+                "the display depends on nothing else; the size of the network may grow with $n$",
                 trainings=seeds,
             )
         ],
@@ -159,14 +159,14 @@ def check_optimum() -> Erratum:
     printed = Check(
         statement="the display's least value over $ε$ and $ε₀$ is of order $n^(−1/5)$",
         passed=power <= -0.2 + 0.02,
-        summary=f"exponents from $n = 10^50$ to $10^60$, logarithms kept: {told}",
+        summary=f"exponents from $n = 10^50$ to $10^60$, with the logarithms: {told}",
         counterexample=f"with $τ = log(1/(ε₀δ))/ε₀$ its exponent is {power:.4f} at $n = 10^60$: "
-        "$ε₀ = n^(−1/5)$ and $ε = n^(−3/10)$ balance the terms at $n^(−1/10)$",
+        f"$ε₀ = n^(−1/5)$ and $ε = n^(−3/10)$ balance the terms at $n^(−1/10)$: {power:.4f} > −0.2",
         ours="0.02 of a power, for the logarithms",
     )
     meant = (
-        "$n^(−1/10)$ up to logarithms; $n^(−1/5)$ needs $τ$ left out of the first term and $ε₀$ "
-        "for $√ε₀$"
+        "$n^(−1/10)$ up to logarithms; $n^(−1/5)$ is the result without $τ$ in the first term and "
+        "with $ε₀$ for $√ε₀$"
     )
     return Erratum(where="Corollary 10, optimising", printed=printed, meant=meant)
 

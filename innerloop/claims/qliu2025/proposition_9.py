@@ -67,7 +67,7 @@ def judge_pools(cells: list[Rows]) -> Evidence:
         -0.5,
         within=ROOM,
         bound=True,
-        what=f"the number of instances, {seeds} pools of each size,",
+        what=f"the number of instances, pools per size: {seeds},",
         ours="0.15 of a power; pools from 20 on, each training fitted, and a least excess of 0.01, "
         "set after a first run that was open; minimisers to 0.01, set after a run at `full`",
     )
@@ -75,8 +75,8 @@ def judge_pools(cells: list[Rows]) -> Evidence:
         parts=[
             Part(
                 printed=check_classes(classes),
-                reading="the minimiser over the class, which trying all weights finds; a constant "
-                "that does not depend on the law nor on $n$",
+                reading="the minimiser over the class, found by trying all of its weights; the "
+                "constant depends neither on the law nor on $n$",
             )
         ],
         beyond=[require_minimisers(rate, found), _check_gap(found), check_one_constant()],
@@ -163,13 +163,16 @@ def check_one_constant() -> Check:
 
 
 def require_minimisers(check: Check, rows: Rows) -> Check:
-    """Leave a rate open, kept or broken, where a network does not minimise the loss on its pool."""
+    """Leave a rate undecided if a network does not minimise the loss on its pool."""
     far = max(rows, key=lambda row: row["risk on the pool"] - row["least risk on the pool"])
     risk, least = far["risk on the pool"], far["least risk on the pool"]
     if risk - least <= LEAST:
         return check
-    why = f"a pool of {far['pool']} has the risk {risk:.3g} after training, and {least:.3g} with "
-    why += "other weights: no minimiser; a longer training would decide"
+    why = (
+        f"not decided, because a network does not minimise the loss on its pool: for "
+        f"{far['pool']} instances the loss is {risk:.3g} after training and {least:.3g} with other "
+        "weights"
+    )
     return replace(check, passed=None, summary=f"{check.summary}; {why}", counterexample="")
 
 

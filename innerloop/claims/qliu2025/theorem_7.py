@@ -66,14 +66,14 @@ from innerloop.claims.trials import Inequality
 from innerloop.constructions.pca import PCAConstruction
 from innerloop.problems.principal_components import PrincipalComponents
 
-SHORT = "one transformer for all $X$ with these gaps"
+SHORT = "one transformer serves all $X$ with these gaps"
 EMPTY = (
-    "with another transformer for each $X$ it is true and empty, as weights may hold its "
-    "eigenvectors"
+    "if every $X$ had its own transformer, the statement would be true and empty, because weights "
+    "can hold the eigenvectors"
 )
 UNIFORM = (
-    f"{SHORT}: its proof has fixed parameters, and Corollary 10 puts the bound for $inf_θ$ of "
-    f"Proposition 9, a mean over $X$; {EMPTY}"
+    f"{SHORT}: the parameters of the proof are fixed, and Corollary 10 inserts the bound into "
+    f"Proposition 9, which averages over $X$; {EMPTY}"
 )
 
 

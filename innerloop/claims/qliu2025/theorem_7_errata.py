@@ -95,7 +95,7 @@ def mend_angles(angles: list[Angle]) -> Erratum:
 BOUNDS = {
     "errors": (
         "proof, part 2, sublinearity of errors",
-        "errors of $ε‖XXᵀp‖$ in each of $τ$ iterations come to at most $τε‖XXᵀ‖$ in every entry",
+        "errors of $ε‖XXᵀp‖$ in each of $τ$ iterations add up to at most $τε‖XXᵀ‖$ in every entry",
         "$e_(t+1) ≤ ε‖Aq_t‖ + 2λ₁e_t/‖Ap_t‖$ bounds the error, $p_t$ without errors and $q_t$ "
         "with them",
     ),
@@ -182,8 +182,8 @@ def name_layers(where: str) -> Erratum:
         where,
         "the number of layers is $2τ + 4k + 1$",
         "$2kτ + 4k + 1$: each of the $k$ vectors has $τ$ iterations of two layers",
-        "$k = 2$, $τ = 1$: one layer for $XXᵀ$, then two to iterate and four to deflate for each "
-        "vector, 13 for the printed 11",
+        "$k = 2$, $τ = 1$: $1 + 2 · (2 + 4) = 13$ layers, one for $XXᵀ$ and for each vector two "
+        "that iterate and four that deflate; printed $2 + 8 + 1 = 11$",
     )
 
 
@@ -208,8 +208,8 @@ PROOF = (
     misprint(
         "Theorem 7, the joint bound",
         "the sum over $η$ from 1 to $k − 1$ bounds the error of all $k$ vectors",
-        "a term for $η = 0$ as well: the sum leaves out $v₁$",
-        "$k = 1$: the sum is empty, and $v₁$ would cost $Cτελ₁²$ only",
+        "the sum from $η = 0$, which contains the error of $v₁$",
+        "$k = 1$: the sum is empty, so that the error of $v₁$ would be at most $Cτελ₁²$",
     ),
     misprint(
         "proof, part 1",
@@ -227,9 +227,9 @@ PROOF = (
     ),
     misprint(
         "proof, part 2, $H^{pow,2τ+2}$",
-        "it holds $p^(τ)$",
-        "$p^(τ+1)$: two layers an iteration",
-        "$τ = 1$: $H^{pow,4}$ is iterated twice",
+        "it contains $p^(τ)$",
+        "$p^(τ+1)$, because an iteration takes two layers",
+        "$τ = 1$: $H^{pow,4}$ contains the result of two iterations",
     ),
     misprint(
         "proof, part 3",
