@@ -409,7 +409,6 @@ def test_commands_take_a_run_whose_folder_is_not_utf8(run, tmp_path: Path) -> No
     for words in (
         ("train", str(folder), "--resume", "-s", "steps=8", "--results", str(results)),
         ("identify", str(folder), "--candidate", "ridge", "--prompts", "8"),
-        ("check", "gatmiry2024.theorem-A.11", "--results", str(results)),
         ("runs", "--results", str(results)),
     ):
         outcome = run(*words)
