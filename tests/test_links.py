@@ -396,3 +396,21 @@ def test_a_run_whose_folder_is_not_utf8_is_resumed_and_listed(tmp_path: Path) ->
     assert run.final["step"] == 6
     assert describe_folder(folder)["state"] == "finished"
     assert [each["final"]["step"] for each in load_finished_runs(tmp_path)] == [6]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are Unicode on Windows")
+def test_commands_take_a_run_whose_folder_is_not_utf8(run, tmp_path: Path) -> None:
+    folder, results = (tmp_path / os.fsdecode(name) for name in (b"run\xff", b"results\xfe"))
+    try:
+        results.mkdir()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    train(LinearRegressionRecipe, folder=folder / "seed-0", **SMALL)
+    for words in (
+        ("train", str(folder), "--resume", "-s", "steps=8", "--results", str(results)),
+        ("identify", str(folder), "--candidate", "ridge", "--prompts", "8"),
+        ("runs", "--results", str(results)),
+    ):
+        outcome = run(*words)
+        assert outcome.code == 0, (words, outcome.err)
+    assert "8 of 8" in outcome.out
