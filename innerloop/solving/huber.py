@@ -88,7 +88,9 @@ class _Standardised:
         x_scale = samples.average(x.square()).sqrt()
         x_scale = torch.where(x_scale > 0, x_scale, 1.0)
         y_scale = samples.average(y.square()).sqrt()
-        y_scale = torch.where(y_scale > 0, y_scale, 1.0)
+        # Labels that are all the same have no spread: their size takes its place.
+        y_size = samples.labels.abs().amax(dim=-1)
+        y_scale = torch.where(y_scale > 0, y_scale, torch.where(y_size > 0, y_size, 1.0))
         x, y = x / x_scale.unsqueeze(1), y / y_scale.unsqueeze(-1)
         # α‖w‖² over the labels' scale, for w = v · y_scale / x_scale, per row.
         shares = (penalty * y_scale / samples.totals).unsqueeze(-1) / x_scale.square()

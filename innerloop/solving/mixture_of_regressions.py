@@ -29,7 +29,7 @@ from innerloop.solving.starts import read_start
 
 LEAST_SHARE = 1e-12
 """σ² stays above this share of the labels' variance: exact fits would make it 0."""
-RIDGE_SHARE = 1e-13
+RIDGE_SHARE = 1e-12
 """On the diagonal of the normal equations, as a share of their largest entry."""
 
 
@@ -74,14 +74,16 @@ class MixtureOfRegressions(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
-        x, y, mean, y_mean, scale = self._standardise(samples)
+        x, y, mean, y_mean = self._centre(samples)
+        there, back = _whiten(x, samples.weights)
+        x = x @ back
         if self.fit_intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
         rows = Samples(x, y, samples.weight, samples.places)
         if self.start is not None:
             slopes = read_start(self.start, samples, self.components)
             own = (slopes * mean.unsqueeze(1)).sum(dim=-1, keepdim=True) - y_mean[:, None, None]
-            slopes = slopes * scale.unsqueeze(1)
+            slopes = slopes @ there.mT
             betas = torch.cat([slopes, own], dim=-1) if self.fit_intercept else slopes
             best = self._iterate(rows, betas, tolerance)
         else:
@@ -91,23 +93,21 @@ class MixtureOfRegressions(Solver):
                 score = "log_likelihood"
                 best = keep_better(best, found, found[score] > best[score] if best else None)
         betas = best.pop("betas")
-        slopes = betas[..., : scale.shape[-1]] / scale.unsqueeze(1)
+        slopes = betas[..., : mean.shape[-1]] @ back.mT
         intercept = torch.zeros_like(slopes[..., 0])
         if self.fit_intercept:
             shift = (slopes * mean.unsqueeze(1)).sum(dim=-1)
             intercept = betas[..., -1] + y_mean.unsqueeze(-1) - shift
         return {"coef": slopes, "intercept": intercept, **best}
 
-    def _standardise(self, samples: Samples) -> tuple[Tensor, ...]:
-        """Return rows of spread 1, centred if there is an intercept, with means and spreads."""
-        x, y = samples.x, samples.labels
-        mean, y_mean = torch.zeros_like(x[:, 0]), torch.zeros_like(y[:, 0])
-        if self.fit_intercept:
-            x, mean = centre_carefully(samples)
-            y_mean = samples.average(y)
-        scale = samples.average(x.square()).sqrt()
-        scale = torch.where(scale > 0, scale, 1.0)
-        return x / scale.unsqueeze(1), y - y_mean.unsqueeze(-1), mean, y_mean, scale
+    def _centre(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return rows and labels, centred if there is an intercept, with their means."""
+        if not self.fit_intercept:
+            nothing = torch.zeros_like(samples.x[:, 0]), torch.zeros_like(samples.labels[:, 0])
+            return samples.x, samples.labels, *nothing
+        x, mean = centre_carefully(samples)
+        y_mean = samples.average(samples.labels)
+        return x, samples.labels - y_mean.unsqueeze(-1), mean, y_mean
 
     def _draw(self, rows: Samples, generator: torch.Generator) -> Tensor:
         """Fit each component to as many random rows as it has weights, and one more."""
@@ -152,6 +152,24 @@ class MixtureOfRegressions(Solver):
             "converged": changes < tolerance,
             "steps": steps,
         }
+
+
+def _whiten(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the matrices of a change to columns that are uncorrelated, and of the way back.
+
+    Rows become `x @ back`, slopes `slopes @ there.mT`. Collinear directions are left out.
+    """
+    x = x * weights.sqrt().unsqueeze(-1)
+    scale = x.square().sum(dim=1).sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)
+    _, values, directions = torch.linalg.svd(x / scale.unsqueeze(1), full_matrices=False)
+    least = max(x.shape[1:]) * torch.finfo(x.dtype).eps * values[:, :1]
+    independent = values > least
+    stretch = torch.where(independent, values, 0.0).unsqueeze(-1) * directions * scale.unsqueeze(1)
+    inverse = torch.where(independent, 1 / torch.where(independent, values, 1.0), 0.0)
+    back = (inverse.unsqueeze(-1) * directions).mT / scale.unsqueeze(-1)
+    root = weights.sum(dim=-1)[:, None, None].sqrt()
+    return stretch / root, back * root
 
 
 def expect(rows: Samples, lines: Lines) -> tuple[Tensor, Tensor]:
