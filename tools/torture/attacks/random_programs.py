@@ -84,4 +84,4 @@ def make_problem(program: Program, data: dict[str, list[Any]]) -> Any:
     return kind.from_arrays(**data)
 
 
-ATTACKS = (Attack("random-programs", 2_000, lambda folder: None, attempt, cost=0.3, sample=6),)
+ATTACKS = (Attack("random-programs", 2_000, lambda folder: None, attempt, cost=0.4, sample=6),)
