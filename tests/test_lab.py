@@ -531,7 +531,7 @@ def test_a_table_is_fitted_as_scikit_learn_does(answers: Answers) -> None:
         ({"text": "a,b\n.1,2\n.1,4\n.1,6\n"}, "column 'a' has the same number in every row"),
         ({"text": "a,b\n1e-170,2\n0,4\n0,6\n"}, "numbers this close cannot be scaled: use other"),
         ({"text": "a,b\n1e308,2\n1e308,4\n5,6\n"}, "numbers this large cannot be scaled"),
-        ({"text": "\0\0"}, "this is no text file"),
+        ({"text": "\0\0"}, "expected a text file"),
         ({"text": "1," * 600_000}, "a file may have 1,000,000 characters"),
     ],
 )

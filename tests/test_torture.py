@@ -273,6 +273,5 @@ def test_a_stopped_run_keeps_what_had_no_defect(tmp_path: Path) -> None:
     write_record(path, [row, found, skipped], {"seed": 3}, "make torture")
     assert read_finished(path, 3) == {("kills", 5): row}
     assert read_finished(path, 4) == {}
-    assert read_others(path, {"pages"}) == [skipped, row]
-    assert read_others(tmp_path / "none.json", {"pages"}) == []
+    assert read_others(path, {"pages"}) == ([skipped, row], {"seed": 3}, "make torture")
     assert read_finished(tmp_path / "none.json", 3) == {}

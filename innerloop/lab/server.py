@@ -46,7 +46,7 @@ MAX_RUNNING = 4
 MAX_TABS = 256
 """Pages whose latest request is remembered."""
 PATIENCE, BEAT = 0.25, 0.15
-"""Seconds until an answer that is not ready is told by its progress, and between two reports."""
+"""Seconds until the progress of an answer is reported, and between two reports."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -177,9 +177,9 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
     begin = time.perf_counter()
     try:
         work.report(0.0)  # a later request of the page may have come while this one waited
-        found = scene.run(values, work.report)
-        found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
-        return 200, json.dumps(found, allow_nan=False).encode()
+        result = scene.run(values, work.report)
+        result["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
+        return 200, json.dumps(result, allow_nan=False).encode()
     except SupersededError:
         return 409, b'{"superseded": true}'
     except InputError as error:
@@ -210,8 +210,8 @@ async def read_body(request: Request) -> bytes:
 
 def parse_request(body: bytes) -> tuple[str, int, dict[str, Any]]:
     """Return the page, the number of its request, and the values it sends."""
-    asked = parse_object(body)
-    tab, turn, values = asked.get("tab", ""), asked.get("turn", 0), asked.get("values", {})
+    request = parse_object(body)
+    tab, turn, values = request.get("tab", ""), request.get("turn", 0), request.get("values", {})
     if not isinstance(tab, str) or len(tab) > 64 or type(turn) is not int:
         raise InputError("tab must be a short text and turn a whole number")
     if not isinstance(values, dict):

@@ -39,7 +39,7 @@ def parse_table(text: str) -> Table:
     if len(text) > MAX_TEXT:
         raise InputError(f"a file may have {MAX_TEXT:,} characters, this one has {len(text):,}")
     if "\0" in text:
-        raise InputError("this is no text file: it holds NUL characters")
+        raise InputError("expected a text file, but it holds NUL characters")
     first = text.lstrip("\ufeff").partition("\n")[0]
     delimiter = max(DELIMITERS, key=first.count)
     try:

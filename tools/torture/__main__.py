@@ -33,12 +33,17 @@ def main() -> None:
     chosen = [attack for attack in chosen if choose_numbers(attack, options)]
     rows: list[dict[str, Any]] = []
     finished = read_finished(options.output, options.seed) if options.resume else {}
-    names = {attack.name for attack in chosen}
-    others = read_others(options.output, names) if options.only and options.output else []
+    others: list[dict[str, Any]] = []
     settings = {name: getattr(options, name) for name in ("seed", "share", "tries", "workers")}
     command = shlex.join(
         ["python", "-m", "tools.torture", *(word for word in sys.argv[1:] if word != "--resume")]
     )
+    if options.only and options.output is not None and options.output.exists():
+        others, settings, command = read_others(options.output, {each.name for each in chosen})
+        if settings["seed"] != options.seed:
+            sys.exit(
+                f"torture: {options.output} has seed {settings['seed']}: use it, or another -o"
+            )
     costs = [attack.cost * len(choose_numbers(attack, options)) for attack in chosen]
     with progress_bar("torture") as bar:
         for k, attack in enumerate(chosen):

@@ -12,24 +12,24 @@ from typing import Any, Literal
 from innerloop.errors import InputError
 
 Verdict = Literal["survived", "refused"]
-"""Survived: it went on and the result is right. Refused: one line said what is wrong."""
+"""Survived: the package went on with a right result. Refused: one line explained the error."""
 
 
 class Defect(Exception):
-    """What must not happen: a wrong result, lost work, a hang, a traceback, a string that ran."""
+    """A failure: a wrong result, lost work, a hang, a traceback, or a string that ran as code."""
 
 
 class Unavailable(Exception):
-    """What an attack needs is not on this machine: it is left out, and the table says so."""
+    """An attack needs something that this machine lacks; the table says that it was left out."""
 
 
 @dataclass(frozen=True)
 class Attack:
     """One way of attacking the package.
 
-    `prepare` makes what is attacked, once, in a folder of its own; `attempt` attacks it once, in an
-    empty folder, with its own random numbers. It runs in a process of its own that may die, hang
-    (`seconds` is the limit of a try) or take memory.
+    `prepare` makes the files or models to attack, once, in a folder of its own; `attempt` attacks
+    them once, in an empty folder, with its own random numbers. It runs in a process of its own that
+    may die, hang (`seconds` is the limit of a try) or take memory.
     """
 
     name: str

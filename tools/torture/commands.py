@@ -1,7 +1,7 @@
 """Makes bad command lines by chance, and judges how the command line took each.
 
 make_bad_command(chance)   a command line with something wrong in it, as words
-judge(code, out, err)      what is wrong with the answer, in words; empty where nothing is
+judge(code, out, err)      the defect of the answer in words, or an empty text
 """
 
 from __future__ import annotations
@@ -329,12 +329,12 @@ FAULTS = (
 def run_apart(words: list[str], fault: str) -> tuple[int, str, str]:
     """Run a command line as a process in broken surroundings, with a minute to end."""
     line = shlex.join([sys.executable, "-m", "innerloop", *words])
-    found = subprocess.run(
+    done = subprocess.run(
         ["bash", "-c", fault.format(line if "|" in fault or "env " in fault else f"exec {line}")],
         capture_output=True,
         timeout=300,
         check=False,
     )
-    out, err = (text.decode(errors="surrogateescape") for text in (found.stdout, found.stderr))
-    told = not any(broken in fault for broken in ("2>", ">/", "| true"))
-    return found.returncode, out, err if err or told else "innerloop: nobody can be told"
+    out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+    has_errors = not any(broken in fault for broken in ("2>", ">/", "| true"))
+    return done.returncode, out, err if err or has_errors else "innerloop: standard error is broken"

@@ -114,13 +114,13 @@ def damage_tree(tree: Any, chance: random.Random) -> Any:
 
 def list_places(tree: Any) -> list[tuple[Any, Any]]:
     """List every place of a tree as its container and key."""
-    found: list[tuple[Any, Any]] = []
+    places: list[tuple[Any, Any]] = []
     if not isinstance(tree, dict | list):
-        return found
+        return places
     for key in tree if isinstance(tree, dict) else range(len(tree)):
-        found.append((tree, key))
-        found += list_places(tree[key])
-    return found
+        places.append((tree, key))
+        places += list_places(tree[key])
+    return places
 
 
 def make_hostile_value(value: Any, chance: random.Random) -> Any:

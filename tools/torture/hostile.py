@@ -42,15 +42,15 @@ def make_hostile_text(chance: random.Random) -> str:
     )
 
 
-def poison(tree: Any, chance: random.Random, share: float, kept: frozenset[str]) -> Any:
-    """Replace a share of the texts of a tree, keys too, except below and at the `kept` keys."""
+def poison(tree: Any, chance: random.Random, share: float, untouched: frozenset[str]) -> Any:
+    """Replace a share of the texts of a tree, keys too, except at and below `untouched` keys."""
     if isinstance(tree, str):
         return make_hostile_text(chance) if chance.random() < share else tree
     if isinstance(tree, list | tuple):
-        return type(tree)(poison(part, chance, share, kept) for part in tree)
+        return type(tree)(poison(part, chance, share, untouched) for part in tree)
     if isinstance(tree, dict):
         return {
-            key: value if key in kept else poison(value, chance, share, kept)
+            key: value if key in untouched else poison(value, chance, share, untouched)
             for key, value in tree.items()
         }
     return tree

@@ -110,7 +110,7 @@ def _run_lane(
     if attack.limited:
         os.environ["INNERLOOP_MEMORY"] = "0.5"  # gigabytes that the package itself allows
         limit_memory(SPARE_MEMORY)
-    warnings.simplefilter("error")  # a warning is no answer
+    warnings.simplefilter("error")  # a warning is not an answer
     torch.set_warn_always(True)  # else some come once in a process, and a try is not repeatable
     for kind in (DeprecationWarning, FutureWarning):  # of libraries, about themselves
         warnings.simplefilter("ignore", kind)
@@ -127,8 +127,8 @@ def _run_lane(
         if attack.limited and (peak - before) * 1024 > NOTABLE_MEMORY and not defect:
             verdict, defect = "defect", f"takes {(peak - before) / 2**20:.1f} GB"
             before = peak
-        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in defect)
-        text = json.dumps([number, verdict, shown])
+        printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in defect)
+        text = json.dumps([number, verdict, printable])
         os.chdir(folder)
         shutil.rmtree(place, ignore_errors=True)
         os.write(writer, f"{text}\n".encode())

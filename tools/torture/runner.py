@@ -24,11 +24,11 @@ PREFIX = "torture-"
 
 def load_attacks() -> dict[str, Attack]:
     """Load every attack by its name: the `ATTACKS` of each file below `attacks`."""
-    found: dict[str, Attack] = {}
+    known: dict[str, Attack] = {}
     for module in sorted(part.name for part in pkgutil.iter_modules(attacks.__path__)):
         for attack in importlib.import_module(f"{attacks.__name__}.{module}").ATTACKS:
-            found[attack.name] = attack
-    return found
+            known[attack.name] = attack
+    return known
 
 
 def run_attack(

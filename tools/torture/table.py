@@ -124,7 +124,10 @@ def read_finished(path: Path, seed: int) -> dict[tuple[str, int], dict[str, Any]
     }
 
 
-def read_others(path: Path, names: Container[str]) -> list[dict[str, Any]]:
-    """Read the rows that a record has of other attacks than these."""
-    table = json.loads(path.read_bytes())["table"] if path.exists() else []
-    return [row for row in table if row["attack"] not in names]
+def read_others(
+    path: Path, names: Container[str]
+) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+    """Read the rows of other attacks than these from a record, its settings and its command."""
+    record = json.loads(path.read_bytes())
+    rows = [row for row in record["table"] if row["attack"] not in names]
+    return rows, record["settings"], record["command"]

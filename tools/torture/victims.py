@@ -68,9 +68,9 @@ def one(generator: torch.Generator, *, pause: float) -> Evidence:
     return make_evidence(generator)
 
 
-def conclude(found: list[float]) -> Evidence:
-    check = Check(statement="all", passed=True, summary=f"{len(found)} cells")
-    numbers = {f"part {k}": value for k, value in enumerate(found)}
+def conclude(values: list[float]) -> Evidence:
+    check = Check(statement="all", passed=True, summary=f"{len(values)} cells")
+    numbers = {f"part {k}": value for k, value in enumerate(values)}
     return Evidence(parts=[Part(printed=check)], numbers=numbers)
 
 
@@ -118,7 +118,7 @@ def check_here(folder: Path, notices: list[str], engine: Any = InlineEngine) -> 
 
 
 def read_cells(folder: Path) -> dict[str, Any]:
-    """Read what every cell of a folder found, by its path."""
+    """Read the result of every cell of a folder, by its path."""
     return {
         str(path.relative_to(folder)): json.loads(path.read_bytes())["content"]["found"]
         for path in sorted(folder.glob("*/*/*.json"))

@@ -139,9 +139,9 @@ def look_inside(model: Any, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
     embedded = model.read_in(tokens)
     hidden = model.network(inputs_embeds=embedded, output_hidden_states=True).hidden_states
     captured: list[Tensor] = []
-    # The library gives the last stream after its norm; what the last layer leaves is wanted.
+    # The library gives the last stream after its norm; the output of the last layer is needed.
     handle = model.network.ln_f.register_forward_pre_hook(
-        lambda _, given: captured.append(given[0])
+        lambda _, inputs: captured.append(inputs[0])
     )
     try:
         model.network(inputs_embeds=embedded)

@@ -116,8 +116,9 @@ def attack_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
         return spoil(answers.numpy(), random.Random(way), rng)
 
     problem = innerloop.LinearRegression(d=D, n=N)
-    found = innerloop.identify(answer, problem, algorithms=["gradient-descent"], prompts=8, steps=2)
-    return [layer.score for layer in found.layers]
+    options: dict[str, Any] = {"algorithms": ["gradient-descent"], "prompts": 8, "steps": 2}
+    result = innerloop.identify(answer, problem, **options)
+    return [layer.score for layer in result.layers]
 
 
 WAYS = (
@@ -148,7 +149,7 @@ def change_kind(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
     """The same numbers, held by something else."""
     tensor, kind = torch.from_numpy(value.copy()), chance.choice(KINDS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about what is made here
+        warnings.simplefilter("ignore")  # about the data of this attack
         return kind(value, tensor)
 
 

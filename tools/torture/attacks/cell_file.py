@@ -23,10 +23,10 @@ from tools.torture.victims import check_here, read_cells
 
 
 class Original(NamedTuple):
-    """The cells of a run, and what they found."""
+    """The cells of a run, and their results."""
 
     folder: Path
-    found: dict[str, Any]
+    results: dict[str, Any]
     evidence: dict[str, Any]
 
 
@@ -47,8 +47,8 @@ def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Ve
     path.write_bytes(damage_bytes(path.read_bytes(), chance))
     notices: list[str] = []
     if list_evidence(check_here(folder / "cells", notices)) != original.evidence:
-        raise Defect("a damaged cell changed what was found")
-    if read_cells(folder / "cells") != original.found:
+        raise Defect("a damaged cell changed a result")
+    if read_cells(folder / "cells") != original.results:
         raise Defect("a damaged cell was not made again")
     return "refused" if any("damaged" in notice for notice in notices) else "survived"
 
@@ -70,7 +70,7 @@ def attempt_resealed(original: Original, chance: random.Random, folder: Path) ->
 def copy_cells(original: Original, chance: random.Random, folder: Path) -> Path:
     """Copy the cells to a folder; return the path of the one to damage."""
     shutil.copytree(original.folder, folder / "cells")
-    return folder / "cells" / chance.choice(sorted(original.found))
+    return folder / "cells" / chance.choice(sorted(original.results))
 
 
 def show_outcomes(outcomes: list[dict[str, Any]]) -> None:

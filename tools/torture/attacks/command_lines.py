@@ -36,8 +36,8 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
         warnings.simplefilter("default")  # as for a user
         code, out, err = run_here(words)
     if defect := judge(code, out, err):
-        shown = " ".join(ascii(word)[:60] for word in words)
-        raise Defect(f"{defect[:200]} (innerloop {shown[:300]})")
+        command = " ".join(ascii(word)[:60] for word in words)
+        raise Defect(f"{defect[:200]} (innerloop {command[:300]})")
     return "refused" if code == 2 else "survived"
 
 
@@ -50,8 +50,8 @@ def attempt_apart(prepared: None, chance: random.Random, folder: Path) -> Verdic
     words = [word.replace("\0", "0")[:100_000] for word in words]  # what a process can be given
     fault = chance.choice(FAULTS)
     if defect := judge(*run_apart(words, fault)):
-        shown = " ".join(ascii(word)[:60] for word in words)
-        raise Defect(f"{defect[:200]} (innerloop {shown[:300]} under {fault})")
+        command = " ".join(ascii(word)[:60] for word in words)
+        raise Defect(f"{defect[:200]} (innerloop {command[:300]} under {fault})")
     return "survived"
 
 

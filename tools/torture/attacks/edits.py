@@ -1,4 +1,4 @@
-"""Edits: a user's model changes the tensors that it is given, and must not change the verdict.
+"""Edits: a user's model changes its arguments, and must not change the verdict.
 
 The same model is identified twice, once computing out of place and once editing its arguments
 first; what it answers is the same, so the scores are.
@@ -51,10 +51,10 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
     problem = innerloop.LinearRegression(d=d, n=n)
     scores = []
     for model in (predict, predict_and_edit):
-        found = innerloop.identify(
+        result = innerloop.identify(
             model, problem, algorithms=CANDIDATES, prompts=16, steps=3, seed=seed
         )
-        scores.append([(layer.nearest, layer.score) for layer in found.layers])
+        scores.append([(layer.nearest, layer.score) for layer in result.layers])
     if scores[0] != scores[1]:
         raise Defect(f"editing arguments in place changes the verdict: {scores[0]} → {scores[1]}")
     return "survived"

@@ -1,7 +1,8 @@
 """Kills of `check`: at every file operation, and at random moments with workers running.
 
 A run over the victims' claims is killed one to four times and then left alone. Cells that were
-finished are not made again, everything found equals an undisturbed run's, and nothing is left over.
+finished are not made again, all results equal those of an undisturbed run, and no temporary file is
+left.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from tools.torture.victims import InlineEngine, check_here, read_cells
 
 
 class Whole(NamedTuple):
-    """What an undisturbed run finds."""
+    """The results of an undisturbed run."""
 
-    found: dict[str, Any]
+    results: dict[str, Any]
     operations: int
     seconds: float
 
@@ -67,8 +68,8 @@ def attempt(whole: Whole, chance: random.Random, folder: Path) -> Verdict:
     before = read_stamps(cells)
     check_exit(call_in_child(partial(check_here, cells, []), LIMIT))
     check_kept(before, cells)
-    if read_cells(cells) != whole.found:
-        raise Defect("a run of claims that was killed found something else")
+    if read_cells(cells) != whole.results:
+        raise Defect("a run of claims that was killed has other results")
     check_left_overs(cells)
     return "survived"
 

@@ -292,6 +292,8 @@ def attempt(strategies: Values, chance: random.Random, folder: Path) -> Verdict:
     if errors:
         raise errors[0]
     check_server(address)
+    if names := [path.name for path in folder.parent.rglob("*") if path.is_file()]:
+        raise Defect(f"the server stores files: {', '.join(names)}")
     return "survived"
 
 

@@ -84,12 +84,12 @@ def attempt(
     name = chance.choice(sorted(strategies))
     values = draw(strategies[name], chance)
     status, content = answer(load_scenes()[name], values, Work(Turns(), "", 0))
-    found = json.loads(content, parse_constant=refuse_constant)
+    parsed = json.loads(content, parse_constant=refuse_constant)
     if status == 422:
-        check_message(found["mistake"])
+        check_message(parsed["mistake"])
         return "refused"
     if status != 200:
-        raise Defect(f"{name} answers {status}: {found}")
+        raise Defect(f"{name} answers {status}: {parsed}")
     return "survived"
 
 

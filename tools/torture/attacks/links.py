@@ -103,7 +103,7 @@ VICTIMS = {
 
 
 def prepare(folder: Path) -> Path:
-    """Make every victim, in a process of its own: the library that draws starts threads."""
+    """Make every victim in a process of its own: the library that draws starts threads."""
     os.chdir(folder)
     for name, victim in VICTIMS.items():
         if call_in_child(partial(victim.make, folder / name), 60.0):
@@ -125,7 +125,7 @@ def attempt(originals: Path, chance: random.Random, folder: Path) -> Verdict:
     # A late link is made between the check for links and the opening.
     hidden = mock.patch.object(Path, "is_symlink", return_value=False)
     with hidden if is_late else nullcontext():
-        verdicts = [refuse_or(partial(use_folder, use, place)) for use in victim.uses]
+        verdicts: list[Verdict] = [use_folder(use, place) for use in victim.uses]
     words = f"{'late ' * is_late}{'hard ' * is_hard}links {', '.join(chosen)} of {name}"
     if read := [] if is_hard else list_read_files(outside):
         raise Defect(f"a file is read through {words}: {', '.join(read)}")
@@ -137,8 +137,13 @@ def attempt(originals: Path, chance: random.Random, folder: Path) -> Verdict:
 
 
 def use_folder(use: Callable[[Path], object], folder: Path) -> Verdict:
-    use(folder)
-    return "survived"
+    """Do one thing with a folder; an error in one line counts as refused."""
+
+    def call() -> Verdict:
+        use(folder)
+        return "survived"
+
+    return refuse_or(call)
 
 
 def replace_by_links(place: Path, outside: Path, chance: random.Random, is_hard: bool) -> list[str]:

@@ -20,7 +20,7 @@ def prepare(folder: Path) -> Path:
 
 
 def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
-    """Load the runs below a folder with a damaged note: those that lie there are found."""
+    """Load the runs below a folder with a damaged note: those that lie there are listed."""
     root = folder / "runs"
     shutil.copytree(original, root / "here")
     note_run(root, original)
@@ -35,10 +35,10 @@ def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
                 ("", ".", "..", "\0", "a" * 5000, "/dev/null", "~", str(note), str(root / "here"))
             )
         note.write_text(spell_json(damage_tree(tree, chance), chance), "utf-8")
-    found = [run["folder"] for run in load_finished_runs(root)]
-    if "here" not in found:
+    folders = [run["folder"] for run in load_finished_runs(root)]
+    if "here" not in folders:
         raise Defect("a damaged note hides a run that lies here")
-    return "survived" if len(found) > 1 else "refused"
+    return "survived" if len(folders) > 1 else "refused"
 
 
 ATTACKS = (Attack("note", 10_000, prepare, attempt, sample=40),)

@@ -35,15 +35,15 @@ class Original(NamedTuple):
 
 def prepare(folder: Path) -> list[Original]:
     """Build the files to be damaged."""
-    found = []
+    originals = []
     for name, settings in BUILT.items():
         path = folder / f"{name}.safetensors"
         innerloop.build(name, instances=2, **settings).save(path)
         transformer, about = load(path)
-        found.append(
+        originals.append(
             Original(path.read_bytes(), about, transformer.state_dict(), *read_parts(path))
         )
-    return found
+    return originals
 
 
 def attempt_plain(originals: list[Original], chance: random.Random, folder: Path) -> Verdict:
