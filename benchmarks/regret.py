@@ -42,7 +42,10 @@ PLAYERS: list[tuple[type[ActingConstruction], dict[str, Any]]] = [
 
 
 def fit_exponent(regret: torch.Tensor) -> dict[str, float]:
-    """Fit the slope over the last decade of time, with a 95 % interval."""
+    """Fit the slope of log cumulative regret over log time, with a 95 % bootstrap interval.
+
+    Only the last factor of ten in time is used.
+    """
     total = regret.cumsum(dim=-1).numpy()
     games = total.shape[-1]
     times = np.arange(games // 10, games + 1)

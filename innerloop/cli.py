@@ -35,7 +35,7 @@ app = typer.Typer(
     help="innerloop finds the algorithm inside a transformer. It builds and verifies transformers "
     "whose forward pass runs a known algorithm, trains transformers, identifies their algorithms, "
     "and tests statements of papers. In place of a name you can write module:attribute or "
-    "file.py:attribute to use your own code; it is imported, which runs it.",
+    "file.py:attribute to use your own code; it is imported, which runs its code.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

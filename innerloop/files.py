@@ -39,20 +39,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary = f"{PARTIAL_PREFIX}{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN | NO_LINK
     try:
-        with open_parent(path) as (place, folder):
+        with open_parent(path) as (parent, descriptor):
             try:
-                handle = os.open(place / temporary, flags, 0o666, dir_fd=folder)
+                handle = os.open(parent / temporary, flags, 0o666, dir_fd=descriptor)
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
-                names = place / temporary, place / path.name
-                os.replace(*names, src_dir_fd=folder, dst_dir_fd=folder)
+                names = parent / temporary, parent / path.name
+                os.replace(*names, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             except BaseException:  # also an interrupt
                 with suppress(OSError):
-                    os.unlink(place / temporary, dir_fd=folder)
+                    os.unlink(parent / temporary, dir_fd=descriptor)
                 raise
-            _flush_folder(place, folder)
+            _flush_folder(parent, descriptor)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -151,7 +151,7 @@ def _explain(error: BaseException) -> Ending | None:
     if ending is None and isinstance(error, SystemExit):
         return Ending(error.code if isinstance(error.code, int) else int(error.code is not None))
     if ending is None and isinstance(error, OSError):
-        return Ending(MISTAKE, _describe_system(error))
+        return Ending(MISTAKE, _describe_os_error(error))
     return ending
 
 
@@ -199,7 +199,7 @@ def _describe_usage(error: BaseException) -> str:
     return f"{message}; see `{command} --help`" if message else ""
 
 
-def _describe_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """Describe an error of the operating system, such as a full disk."""
     reason = error.strerror or str(error)
     if error.filename is not None:

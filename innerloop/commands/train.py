@@ -171,6 +171,7 @@ def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | N
     from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
     from innerloop.recipes.sweeps import is_sweep
 
+    # A name with a colon is a recipe of the user, not a folder.
     place = resolve_links(Path(name)) if output is None and ":" not in name else output
     if place is not None and is_sweep(place):
         raise InputError(

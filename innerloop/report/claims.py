@@ -199,7 +199,7 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
     """Render a check: the statement, its outcome, its summary and its counterexample."""
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = typeset_later(check["counterexample"])
-    label = '<span class="label">the smallest counterexample found</span>'
+    label = '<span class="label">smallest counterexample</span>'
     example_line = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
     *lines, last = check["summary"].split("\n")

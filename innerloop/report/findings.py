@@ -155,7 +155,7 @@ def render_findings(outcomes: Outcomes) -> str:
             sections += f"<h3>{title} <small>{len(members)}</small></h3>"
             sections += _render_cards(members[:MAX_CARDS])
             if len(members) > MAX_CARDS:
-                sections += _render_list("All of them", len(members), kind)
+                sections += _render_list("All statements of this kind", len(members), kind)
         elif kind in _PLAIN and members:
             sections += _render_fold(title, len(members), _render_cards(members))
         elif members:
@@ -163,7 +163,7 @@ def render_findings(outcomes: Outcomes) -> str:
     return sections
 
 
-_NO_SCRIPT = "<noscript><p>The cards of the claims contain them.</p></noscript>"
+_NO_SCRIPT = "<noscript><p>The cards of the claims below contain these findings.</p></noscript>"
 
 
 def _render_list(title: str, count: int, kind: str) -> str:

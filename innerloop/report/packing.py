@@ -42,7 +42,7 @@ class Pack:
         size = _SIZE.search(svg)
         room = f"aspect-ratio:{size[1]}/{size[2]};max-width:{size[1]}px" if size else ""
         id = f' id="{escape(name)}"' if name else ""
-        missing = "<noscript>It needs JavaScript.</noscript>"
+        missing = "<noscript>This figure needs JavaScript.</noscript>"
         place = f'<div style="{room}" data-svg="{self.add(svg)}">{missing}</div>'
         return render_box(place, title, id)
 

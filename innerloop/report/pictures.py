@@ -78,7 +78,7 @@ def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> 
 
 def _render_picture(title: str, plot: str, text: str) -> str:
     """Render a figure of the report, with the commands that made it in a section to open."""
-    more = f"<details><summary>What was run</summary><p>{escape(text)}</p></details>"
+    more = f"<details><summary>Setting</summary><p>{escape(text)}</p></details>"
     return _render_figure(title, plot, more, "wide")
 
 

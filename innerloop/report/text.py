@@ -33,6 +33,8 @@ def format_sentence(text: str) -> str:
 
     A symbol keeps its case: n, δ′, f(A), cε, and a letter before a relation or operation sign.
     """
+    # The article "a" before a word, or a word of two or more letters before the end, punctuation,
+    # an apostrophe or a hyphen, or a space that no relation or operation sign follows.
     word = re.match(
         r"a(?= [a-z]+-?[a-z]{2,})|"
         r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])",

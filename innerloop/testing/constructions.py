@@ -145,8 +145,8 @@ def check_declared_cost(
 def check_every_weight(kind: type[Construction[Any, Any]]) -> None:
     """Check that the certificate does not hold if any single tensor is multiplied by −3/2.
 
-    The factor is neither a sign nor positive, because squares hide a sign, and normalisations hide
-    a positive factor.
+    The factor is negative, because normalisations hide a positive factor, and it is not −1, because
+    squares hide a sign.
     """
     few = {"steps": kind.cap_value("steps", 2), "inner": 2}
     declared = kind.declared_types()
@@ -161,7 +161,7 @@ def check_every_weight(kind: type[Construction[Any, Any]]) -> None:
         seen.append(weight.clone())
         with torch.no_grad():
             weight.mul_(-1.5)
-            # One instance may be enough to see it; where it is not, there are four.
+            # Try one instance first, which is cheaper, and then four.
             if all(certify(built.construction, mutant, instances=few).holds for few in (1, 4)):
                 survivors.append(place)
             weight.copy_(seen[-1])

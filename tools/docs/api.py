@@ -54,8 +54,9 @@ def make_pages() -> dict[str, str]:
     classes = {name: home for name, home in homes.items() if name not in functions}
     pages = {
         "index.md": (
-            "# API\n\nWhat to do, as functions of `innerloop`. The other pages have what they take "
-            "and return.\n\n" + _write_references(functions)
+            "# API\n\nThis page lists the functions of `innerloop`. The other pages list the "
+            "classes "
+            "of their arguments and results.\n\n" + _write_references(functions)
         )
     }
     estimators = set(list_exports("innerloop.estimators"))

@@ -30,7 +30,7 @@ CORRECTIONS = {"undecided": "correction, open", "fails": "correction, refuted"}
 def make_page() -> str:
     """Write the page: the verdicts per source, and each finding as printed and corrected."""
     if not RECORDED.exists():
-        return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
+        return "# Findings\n\nNo results are recorded. `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))
     total = sum(recorded["verdicts"].values())
     counts = ", ".join(
@@ -39,12 +39,11 @@ def make_page() -> str:
     )
     parts = [
         "# Findings\n",
-        f"{total} statements of {len(recorded['sources'])} documents are listed: "
-        f"{counts}. "
-        "A verdict follows from the checks of what the source asserts, and errata change none: see "
-        "[verdicts and fairness](concepts/verdicts.md). Every line can be checked again with "
-        "`innerloop check ID`, and authors have [a right of reply]"
-        "(reproducibility.md#object-to-a-verdict).\n",
+        f"innerloop tests {total} statements of {len(recorded['sources'])} documents: {counts}. "
+        "A verdict is computed from the checks of a statement, and errata do not change it: see "
+        "[verdicts and fairness](concepts/verdicts.md). `innerloop check ID` repeats the "
+        "check of a "
+        "statement. Authors can [object to a verdict](reproducibility.md#object-to-a-verdict).\n",
         _write_pictures(),
         _write_sources(recorded["sources"]),
     ]

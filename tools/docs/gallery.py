@@ -35,11 +35,13 @@ def make_index() -> str:
     lines = [
         "---\nhide: [toc]\n---\n# Gallery",
         "",
-        f"{len(rows)} algorithms that a transformer runs, with weights that were written down and "
-        "not trained. Each page has the algorithm, the registers of the stream, what every head "
-        "does, what it costs, and the source, all of it made from the code.",
+        f"The gallery lists {len(rows)} constructions: transformers whose weights were "
+        "constructed, "
+        "not trained, to run an algorithm. Each page describes the algorithm, the registers of the "
+        "residual stream, the effect of every head, the cost and the source. The pages are "
+        "generated from the code.",
         "",
-        "| construction | what it runs | layers for k steps |",
+        "| construction | algorithm | layers for k steps |",
         "|---|---|---|",
     ]
     for row in rows:
@@ -106,7 +108,7 @@ def _write_blocks(description: dict[str, Any]) -> str:
             lines.append(f"  block {block['block']}")
             lines += [f"    {line}" for line in block["does"]]
     loops = f", looped {description['loops']} times" if description["loops"] > 1 else ""
-    title = f'??? note "What every head and MLP does ({description["layers"]} layers{loops})"'
+    title = f'??? note "The effect of every head and MLP ({description["layers"]} layers{loops})"'
     body = "\n".join(f"    {line}" for line in ["```text", *lines, "```"])
     return f"{title}\n\n{body}\n"
 
@@ -120,7 +122,7 @@ def _write_cost(description: dict[str, Any]) -> str:
         f"| heads | {_cell(cost['heads'])} | {description['heads']} |\n"
         f"| width | {_cell(cost['width'])} | {description['width']} |\n"
         f"| parameters | | {description['parameters']:,} |\n\n"
-        f"The source prints: {_cell(cost['printed'])}.{where} "
+        f"Cost in the source: {_cell(cost['printed'])}.{where} "
         f"Error of one step: {_cell(description['error'])}. "
         f"Precision: {description['precisions']}.\n"
     )
@@ -141,8 +143,9 @@ def _write_steps(made: Construction[Any, Any]) -> str:
         return ""
     picture = draw_steps(_distances(answers, expected[-1]), _distances(expected, expected[-1]))
     return (
-        "## A forward pass\n\nHow far the answers are from the algorithm's last one, step by "
-        "step, on random problems: the transformer (line) and the algorithm (circles).\n\n"
+        "## A forward pass\n\nThe figure shows the distance between the answer after each step and "
+        "the last answer of the algorithm, on random problems. The line belongs to the transformer "
+        "and the circles to the algorithm.\n\n"
         f"{picture}\n"
     )
 
@@ -162,6 +165,6 @@ def _write_code(kind: type[Construction]) -> str:
     path = Path(inspect.getfile(kind))
     code = "\n".join(f"    {line}" for line in path.read_text("utf-8").splitlines())
     return (
-        f"## Code\n\n`innerloop/constructions/{path.name}`, in full:\n\n"
+        f"## Code\n\nThe complete file `innerloop/constructions/{path.name}`:\n\n"
         f'??? note "{path.name}"\n\n    ```python\n{code}\n    ```\n'
     )

@@ -44,7 +44,7 @@ FAMILIES: dict[str, tuple[str, list[Panel]]] = {
         ],
     ),
     "layers-clusters": (
-        "Clusters: EM from the centres shown, and from many starts",
+        "Clusters: EM from the centres in the prompt, and from many starts",
         [
             Panel("unlabelled", "clusters-gaussian", "em", "three clouds: EM"),
             Panel("unlabelled", "clusters-gaussian", "restarted-em", "the same: EM, many starts"),
@@ -77,10 +77,11 @@ FAMILIES: dict[str, tuple[str, list[Panel]]] = {
 
 
 def get_drawer(name: str) -> Callable[[Theme], str]:
-    """Return the function that draws the picture of a family."""
+    """Return the function that draws the layer-by-layer picture of one family of algorithms."""
     title, panels = FAMILIES[name]
 
     def draw(theme: Theme) -> str:
+        """Draw the panels of the family in rows, with a title and a note."""
         parts, y, width = [], 40.0, COLUMNS * (LEFT + CELL * SHOWN_STEPS + GAP) + 12
         for k in range(0, len(panels), COLUMNS):
             drawn = [
@@ -90,7 +91,7 @@ def get_drawer(name: str) -> Callable[[Theme], str]:
             parts += [part for body, _ in drawn for part in body]
             y += max(height for _, height in drawn)
         head = text(12, 24, title, theme.ink, size=15, bold=True)
-        note = "number: share of what the layer says, at the best number of steps"
+        note = "number: share of the layer's answers that the best number of steps explains"
         foot = text(12, y + 14, note, theme.quiet, size=11)
         return page(width, y + 26, theme, title, [head, *parts, foot])
 
