@@ -168,7 +168,7 @@ def test_what_cannot_be_shared_is_refused() -> None:
     assert [find_share(5, rank, 3) for rank in range(3)] == [(0, 1), (1, 3), (3, 5)]
     with pytest.raises(InputError, match="2 instances cannot be shared by 3 processes"):
         find_share(2, 0, 3)
-    with pytest.raises(InputError, match="a batch that is a NoneType cannot be shared"):
+    with pytest.raises(InputError, match="a batch of type NoneType cannot be shared"):
         take_instances(None, 0, 2)
     assert json.dumps(Group().share_result(lambda: {"a": 1})) == '{"a": 1}'
 

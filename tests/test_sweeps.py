@@ -102,7 +102,7 @@ def test_finished_runs_are_kept_and_values_may_be_added(inline: Any, tmp_path: P
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())
     with pytest.raises(FileError, match="d is 2 there, 3 here"):
         run_small(tmp_path, d=3)
-    with pytest.raises(FileError, match="is a sweep over learning_rate, blocks: name the same"):
+    with pytest.raises(FileError, match="is a sweep over learning_rate, blocks: pass the same"):
         sweep("linear-regression", {"heads": [1]}, tmp_path, **SMALL)
 
 

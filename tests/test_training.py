@@ -446,7 +446,7 @@ def test_a_users_mistake_is_one_line(command_line, run, tmp_path: Path) -> None:
     assert "belongs to another training" in different.err
     assert "d is 2 there, 3 here" in different.err
     Path("file").write_text("")
-    assert "cannot make file/seed-0: Not a directory" in command_line("-o", "file").err
+    assert "cannot train into file/seed-0: it is not a folder" in command_line("-o", "file").err
 
 
 def test_a_damaged_checkpoint_is_refused(command_line, tmp_path: Path) -> None:

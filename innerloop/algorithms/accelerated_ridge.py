@@ -12,11 +12,12 @@ Therefore η = 1/(B²/2 + λ_s), κ = (2n−1)(B²/2 + λ_s)/λ_s, and β = (1 �
 
 That is Nesterov's method with constant momentum (2004, section 2.2).
 
-Rate   x after k steps is (I − p_k) times the solution, p_k a polynomial of the matrix: on an
-       eigenvalue whose gradient step contracts by z ∈ [0, 1 − q²], p_{k+1} = z((1 + β) p_k − β
-       p_{k−1}), p_0 = 1, p_1 = z. Its roots are complex, of modulus s = √(βz) ≤ 1 − q, and p_k =
-       s^k (cos kω + b sin kω / sin ω) with b = √(z/β) (1 − β)/2 ≤ q. So |p_k| ≤ (1 + kq)(1 − q)^k,
-       which is at most 1, and attained at z = 1 − q²: at t = n−1, in directions without examples.
+Rate   x after k steps is (I − p_k) times the solution, where p_k is a polynomial of the matrix. If
+       a gradient step multiplies the error along an eigenvector by z ∈ [0, 1 − q²], then p_{k+1} =
+       z((1 + β) p_k − β p_{k−1}), p_0 = 1, p_1 = z. The characteristic roots are complex, with
+       modulus s = √(βz) ≤ 1 − q, and p_k = s^k (cos kω + b sin kω / sin ω) with
+       b = √(z/β) (1 − β)/2 ≤ q. So |p_k| ≤ (1 + kq)(1 − q)^k, which is at most 1. Equality holds
+       at z = 1 − q², which occurs at t = n−1 in directions without examples.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Approximate message passing (AMP) for sparse weights: ISTA with a memory of the last residual.
+"""Approximate message passing (AMP) for sparse weights: ISTA with a corrected residual.
 
 With A = X/√n and b = y/√n, from β = 0 and z = b:
 
     β ← S_θ(β + Aᵀz),   θ = c ‖z‖/√n,   z ← b − Aβ + z ‖β‖₀/n
 
-S is the soft threshold. With the last term (Onsager's), β + Aᵀz is distributed as the true β plus
-Gaussian noise with standard deviation ‖z‖/√n, for random X.
+S is the soft threshold. Because of the last term (Onsager's), for random X, β + Aᵀz is distributed
+as the true β plus Gaussian noise with standard deviation ‖z‖/√n.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The average of y x over the examples, ŵ = (1/n) Σᵢ yᵢ xᵢ: a gradient step of size 1. No steps."""
+"""The average ŵ = (1/n) Σᵢ yᵢ xᵢ, a gradient step of size 1 (one state, no steps)."""
 
 from __future__ import annotations
 

@@ -76,9 +76,9 @@ class Algorithm(ABC, Generic[P, S]):
     def guesses(cls, problem: P) -> list[Any]:
         """Return algorithms with approximate hyper-parameters, from which a fit starts.
 
-        Each has one value for all steps; an empty list means that no fit is defined. By default, a
-        fit starts from the default values of all fields, if there are any, and from multiples of
-        each free field.
+        Each has one value for all steps; an empty list means that no fit is defined. By default, if
+        all fields have default values, a fit starts from these, and from multiples of each free
+        field.
         """
         if find_missing_defaults(cls):
             return []

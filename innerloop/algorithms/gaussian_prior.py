@@ -1,4 +1,4 @@
-"""The ideal learner for Gaussian weights: the posterior mean under w ~ N(0, C) and noise. No steps.
+"""The ideal learner for weights w ~ N(0, C) and noise: the posterior mean (one state, no steps).
 
     ŵ = C Xᵀ (X C Xᵀ + σ²I)⁻¹ y,   C = L Lᵀ
 

@@ -1,4 +1,4 @@
-"""Kernel smoothing, the mean of the labels, weighted by the nearness of their examples. No steps.
+"""Kernel smoothing, the mean of the labels weighted by nearness (one state, no steps).
 
     ŷ = Σᵢ softmaxᵢ(κ s(x, xᵢ)) yᵢ,   s(x, xᵢ) = ⟨x, xᵢ⟩ or −‖x − xᵢ‖²/2
 

@@ -1,4 +1,4 @@
-"""The exact lasso weights, argmin ½‖y − Xβ‖² + α‖β‖₁, by coordinate descent. No steps.
+"""The exact lasso weights, argmin ½‖y − Xβ‖² + α‖β‖₁, by coordinate descent (one state, no steps).
 
 Coordinate descent determines the support S and the signs s. The weights on the support then solve
 X_SᵀX_S β = X_Sᵀy − α s, which is exact and differentiable in α. If the descent ends before the

@@ -1,4 +1,4 @@
-"""The exact least-squares weights, with the least norm if they are not unique. No steps."""
+"""The least-squares weights, with least norm if they are not unique (one state, no steps)."""
 
 from __future__ import annotations
 

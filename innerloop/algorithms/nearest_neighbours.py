@@ -1,4 +1,4 @@
-"""The mean label of the k examples that are nearest to the query. No steps."""
+"""The mean label of the k examples that are nearest to the query (one state, no steps)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact ridge weights, (XᵀX + λI)⁻¹ Xᵀy, by a Cholesky solve. No steps."""
+"""The exact ridge weights, (XᵀX + λI)⁻¹ Xᵀy, by a Cholesky solve (one state, no steps)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ideal learner for sparse weights: the posterior mean by enumerating all supports. No steps.
+"""The ideal learner for sparse weights: the posterior mean over all supports (one state, no steps).
 
 Under the prior exactly s of d weights differ from 0, and all supports S are equally likely. The
 weights on the support are N(0, τ²); labels have noise N(0, σ²). With q = σ²/τ² and

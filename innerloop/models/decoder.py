@@ -1,7 +1,7 @@
 """A transformer with a read-out: token 2m+1 predicts the label of x_{m+1} (liu2025, Section 4.3).
 
-Linear       ŷ = vᵀh                  v free (Definition 4.1)
-Query        ŷ = hᵀ V x               V free (Definition 4.2)
+Linear       ŷ = vᵀh                  v is learned (Definition 4.1)
+Query        ŷ = hᵀ V x               V is learned (Definition 4.2)
 Constructed  ŷ = ⟨β, x⟩               V = [0; I; 0] of Corollary E.1, without learned weights
 """
 

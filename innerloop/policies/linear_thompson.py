@@ -4,8 +4,8 @@
 
 With G = λI + Σ a aᵀ, reward noise of standard deviation s and the prior w ~ N(0, (s²/λ) I), the
 posterior is N(ŵ, s² G⁻¹), and w is a sample from it. The root is symmetric, so that w depends only
-on the history and z. With a temperature τ, the probabilities conditional on z are a softmax of ⟨a,
-w⟩ / τ.
+on the history and z. With a temperature τ, the probabilities conditional on z are a softmax of
+⟨a, w⟩ / τ.
 """
 
 from __future__ import annotations

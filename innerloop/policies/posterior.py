@@ -2,10 +2,12 @@
 
     G = λI + Σ a aᵀ,   ŵ = G⁻¹ Σ r a,   stored as ŵ and a square root C with CᵀC = G⁻¹
 
-An example (a, r) turns G into G + a aᵀ. With p = C a and s = 1 + ‖p‖², Potter's update C − p (Cᵀp)ᵀ
-/ (s + √s) = (I + p pᵀ)^(−1/2) C is a root of the new inverse, because (G + a aᵀ)⁻¹ = Cᵀ (I + p
-pᵀ)⁻¹ C; and Cᵀp (r − ⟨a, ŵ⟩) / s is added to ŵ. The cost is O(d²), and no large numbers are
-subtracted: aᵀG⁻¹a = ‖C a‖² is a sum of squares.
+An example (a, r) turns G into G + a aᵀ. With p = C a and s = 1 + ‖p‖², Potter's update
+
+    C ← C − p (Cᵀp)ᵀ / (s + √s) = (I + p pᵀ)^(−1/2) C,   ŵ ← ŵ + Cᵀp (r − ⟨a, ŵ⟩) / s
+
+returns a root of the new inverse, because (G + a aᵀ)⁻¹ = Cᵀ (I + p pᵀ)⁻¹ C. The cost is O(d²), and
+no large numbers are subtracted: aᵀG⁻¹a = ‖C a‖² is a sum of squares.
 
 Tensors here have the batch as their last dimensions: the matrices are small, the batch is large,
 and operations are fast along contiguous dimensions.

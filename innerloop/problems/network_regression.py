@@ -2,9 +2,9 @@
 
     f(x) = p_N,   p_0 = x,   p_j = σ(V_j p_{j−1})      σ the ReLU, on the output too; no biases
 
-V_1 is K×d, V_2 … V_{N−1} are K×K, and V_N is m×K. A teacher of the same shape gives the labels, y =
-f(x) + noise; rows x are N(0, I). Teacher and initial weights are independent, and an entry of V_j
-is N(0, 2/columns) in both. Initial weights of 0 would be a stationary point.
+V_1 is K×d, V_2 … V_{N−1} are K×K, and V_N is m×K. A teacher of the same shape gives the labels,
+y = f(x) + noise; rows x are N(0, I). Teacher and initial weights are independent, and an entry of
+V_j is N(0, 2/columns) in both. Initial weights of 0 would be a stationary point.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Marks that distinguish tokens, so that a ReLU head can be restricted to each token itself.
 
 A score is bilinear in two tokens. With `gate_own_token` as its gate, a token attends only to
-itself, and score times value is a product of registers of this token. The mark of token i = a·m +
-b, with m = ⌈√n⌉, consists of the points number a and b among m points on a circle:
+itself, and score times value is a product of registers of this token. The mark of token
+i = a·m + b, with m = ⌈√n⌉, consists of the points number a and b among m points on a circle:
 
     p_i = (e^{2πia/m}, e^{2πib/m}) / √2,   ⟨p_i, p_i⟩ = 1,   ⟨p_i, p_j⟩ ≤ 1 − ½(1 − cos(2π/m))
 
