@@ -40,6 +40,8 @@ PENALTIES = tuple(10.0**power for power in range(-10, 2))
 """Ridge penalties to choose from, as shares of the features' mean power."""
 MIN_PROMPTS = 4
 """A quarter of the prompts that read-outs are fitted to is held out."""
+DEFAULT_FORMAT = "alternating"
+"""The format of a module that has no linear layer to guess it from."""
 OUTPUT = "output"
 """The name of the last layer: the module's own prediction."""
 
@@ -91,7 +93,7 @@ class HookedModel(Model):
                 "pass a distribution whose problems have targets"
             )
         kind = prompt if isinstance(prompt, str) else None
-        kind = guess_format(module, problem.d) if prompt is None else kind
+        kind = guess_format(module, problem.d, DEFAULT_FORMAT) if prompt is None else kind
         if kind is not None:
             check_format(kind)
         build = FORMATS[kind] if kind is not None else prompt

@@ -120,8 +120,11 @@ def check_format(name: str) -> None:
         raise InputError(f"no format called {name!r}: {describe_formats()}")
 
 
-def guess_format(module: nn.Module, d: int) -> str:
-    """Guess the format from the arguments of `forward` and the width of the first linear layer."""
+def guess_format(module: nn.Module, d: int, default: str | None = None) -> str:
+    """Guess the format from the arguments of `forward` and the width of the first linear layer.
+
+    `default` is the format of a module without a linear layer, which is an error without it.
+    """
     needed = [
         part
         for part in inspect.signature(module.forward).parameters.values()
@@ -131,6 +134,8 @@ def guess_format(module: nn.Module, d: int) -> str:
     if len(needed) == ARGUMENTS:
         return "function"
     width = _find_width(module)
+    if width is None and default is not None:
+        return default
     for name, more in EXTRA_NUMBERS.items():
         if width == d + more and len(needed) <= 1:
             return name
