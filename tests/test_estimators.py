@@ -187,9 +187,9 @@ def test_shares_of_a_mixture_are_off_by_what_the_tolerance_leaves() -> None:
             shares /= shares.sum(axis=1, keepdims=True)
             by_step.append(shares)
             means = shares.T @ X / shares.sum(axis=0)[:, None]
-        found = model.predict_proba(X)
-        np.testing.assert_allclose(found, by_step[model.steps_], atol=1e-6)
-        distances.append(np.abs(found - shares).max())
+        read = model.predict_proba(X)
+        np.testing.assert_allclose(read, by_step[model.steps_], atol=1e-6)
+        distances.append(np.abs(read - shares).max())
     assert 1e-6 < distances[0] < 1e-3
     assert distances[1] < 1e-6
 
