@@ -156,6 +156,44 @@ def test_columns_of_large_offset_are_used_and_flat_ones_are_named() -> None:
         np.testing.assert_allclose(weighted.predict(X[:, 1:]), plain.predict(X[:, 1:]))
 
 
+def test_rows_of_tiny_weight_decide_what_heavy_rows_leave_open() -> None:
+    """Two heavy rows and three coefficients: scikit-learn drops what the light rows determine."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(8, 2)), rng.normal(size=8)
+    weight = np.array([1e8, 1e8, *[1e-8] * 6])
+    rows = np.column_stack([X, np.ones(8)])
+    # The light rows decide along the one direction in which the heavy rows do not change.
+    through = np.linalg.lstsq(rows[:2], y[:2], rcond=None)[0]
+    free = np.linalg.svd(rows[:2])[2][2]
+    along = rows[2:] @ free
+    coef = through + free * (along @ (y[2:] - rows[2:] @ through)) / (along @ along)
+    model = TransformerRegressor().fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.predict(X), rows @ coef, atol=1e-9)
+    other = LinearRegression().fit(X, y, sample_weight=weight).predict(X)
+    assert np.abs(other - rows @ coef).max() > 0.1
+
+
+def test_shares_of_a_mixture_are_off_by_what_the_tolerance_leaves() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 2)) * [1, 2] + rng.integers(0, 2, size=(25, 1)) * 2.0
+    distances = []
+    for tolerance in (1e-4, 1e-8):
+        model = TransformerGaussianMixture(2, init=X[:2], tolerance=tolerance).fit(X)
+        means, shares = X[:2], np.empty(0)
+        by_step = []
+        for _ in range(1000):
+            logs = -0.5 * ((X[:, None] - means) ** 2).sum(axis=-1) / model.variance_
+            shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+            shares /= shares.sum(axis=1, keepdims=True)
+            by_step.append(shares)
+            means = shares.T @ X / shares.sum(axis=0)[:, None]
+        read = model.predict_proba(X)
+        np.testing.assert_allclose(read, by_step[model.steps_], atol=1e-6)
+        distances.append(np.abs(read - shares).max())
+    assert 1e-6 < distances[0] < 1e-3
+    assert distances[1] < 1e-6
+
+
 def test_lasso_on_diabetes_agrees_with_scikit_learn() -> None:
     X, y = datasets.load_diabetes(return_X_y=True)
     model = TransformerLasso(alpha=1.0, tolerance=1e-9).fit(X[:200], y[:200])

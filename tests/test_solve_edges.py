@@ -162,7 +162,7 @@ def test_groups_of_different_types_stay_apart_and_missing_ones_are_refused() -> 
         solve("least-squares", frame, by="key", target="y")
 
 
-def test_columns_of_large_offset_are_used_and_rounding_is_no_column() -> None:
+def test_columns_of_large_offset_are_used_and_rounding_is_left_out() -> None:
     moments = 1.6e15 + 2.0 * np.arange(20.0)
     x = np.stack([moments, X[0, :, 0], np.full(20, 0.1)], axis=1)
     y = 0.3 * (moments - 1.6e15) + X[0, :, 0]

@@ -29,13 +29,13 @@ def read_data(estimator: BaseEstimator, X: Any, y: Any = None, **options: Any) -
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # sums of entries near the largest
             read = validate_data(estimator, X, dtype=np.float64, **options)
-        parts = read if isinstance(read, tuple) else (read,)
-        parts = tuple(np.asarray(part, dtype=np.float64) for part in parts)
+        arrays: list[Any] = list(read) if isinstance(read, tuple) else [read]
+        parts = [np.asarray(part, dtype=np.float64) for part in arrays]
     except OverflowError:
         raise InputError("the data hold a whole number too large for float64: scale them") from None
     for name, part in zip(named, parts, strict=True):
         _check_size(name, part)
-    return parts if len(parts) > 1 else parts[0]
+    return tuple(parts) if len(parts) > 1 else parts[0]
 
 
 def check_unmasked(name: str, value: Any) -> None:

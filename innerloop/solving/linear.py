@@ -127,9 +127,12 @@ def _solve(
 def _solve_singular(
     x: Float[Tensor, "problems n d"],
     y: Float[Tensor, "problems n"],
-    root: Float[Tensor, problems * d],
+    root: Tensor,
 ) -> Vectors:
-    """Solve by gelsd, with a diagonal of `root` below the rows; the least norm where many fit."""
+    """Solve by gelsd, with a diagonal below the rows; the least norm where many fit.
+
+    `root` has one entry per problem, or one per problem and column.
+    """
     d = x.shape[-1]
     more = torch.diag_embed(root.reshape(len(x), -1).expand(-1, d))
     below = torch.cat([x, more], dim=1).cpu()

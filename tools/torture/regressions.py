@@ -105,7 +105,7 @@ def find_least_squares(rows: Rows, fit_intercept: bool, penalty: float = 0.0) ->
     below = np.sqrt(penalty) * np.diag(1 / length)
     system = np.concatenate([x / length, below])
     right = np.concatenate([y, np.zeros(len(length))])
-    # Directions below the rounding of the columns as they came are no directions.
+    # Directions below the rounding of the original columns are left out.
     root = np.sqrt(rows.weights)[:, None]
     noise = EPSILON * float((np.linalg.norm(rows.x * root, axis=0) / length).max(initial=0.0))
     solved = np.linalg.lstsq(system, right, rcond=4 * noise + max(x.shape) * EPSILON)[0]

@@ -74,13 +74,13 @@ def check_least_squares(
     """Least squares and ridge against LAPACK on columns of one length."""
     ridge = name == "ridge"
     options = {"penalty": penalty} if ridge else {}
-    found = solve(name, rows, True, fit_intercept=fit_intercept, **options)
-    if found is None:
+    solution = solve(name, rows, True, fit_intercept=fit_intercept, **options)
+    if solution is None:
         return "refused"
-    residuals, rounding = rows.find_residuals(found.coef[0], found.intercept[0])
+    residuals, rounding = rows.find_residuals(solution.coef[0], solution.intercept[0])
     share = penalty if ridge else 0.0
     best = find_least_squares(rows, fit_intercept, share)
-    own = np.sqrt(np.sum(residuals**2) + share * np.sum(found.coef[0] ** 2))
+    own = np.sqrt(np.sum(residuals**2) + share * np.sum(solution.coef[0] ** 2))
     slack = np.sqrt(SLACK) * 1e-2 * np.linalg.norm(rows.centre(fit_intercept)[1])
     return compare(name, float(own), best, float(slack + np.linalg.norm(rounding)))
 
@@ -94,8 +94,8 @@ def check_lasso(
     total = rows.weights.sum()
     penalty = penalty * float(np.abs(x.T @ y).max()) / total or 1.0
     options = {} if name == "lasso" else {"l1_ratio": ratio}
-    found = solve(name, rows, True, penalty=penalty, fit_intercept=fit_intercept, **options)
-    if found is None:
+    solution = solve(name, rows, True, penalty=penalty, fit_intercept=fit_intercept, **options)
+    if solution is None:
         return "refused"
 
     def measure(coef: np.ndarray, residuals: np.ndarray) -> float:
@@ -105,8 +105,8 @@ def check_lasso(
     scaled = np.sqrt(len(y) / total)
     other: Any = ElasticNet(penalty, l1_ratio=ratio, fit_intercept=False, tol=1e-10, max_iter=5000)
     other.fit(x * scaled, y * scaled)
-    residuals, rounding = rows.find_residuals(found.coef[0], found.intercept[0])
-    own = measure(found.coef[0], np.maximum(np.abs(residuals) - rounding, 0.0))
+    residuals, rounding = rows.find_residuals(solution.coef[0], solution.intercept[0])
+    own = measure(solution.coef[0], np.maximum(np.abs(residuals) - rounding, 0.0))
     best = measure(other.coef_, y - x @ other.coef_)
     return compare(name, own, best, SLACK * 0.5 * float(y @ y) / total)
 
@@ -115,8 +115,8 @@ def check_nnls(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
     """Weights that are not negative against SciPy, on columns of one length."""
-    found = solve(name, rows, True, fit_intercept=fit_intercept)
-    if found is None:
+    solution = solve(name, rows, True, fit_intercept=fit_intercept)
+    if solution is None:
         return "refused"
     x, y = rows.centre(fit_intercept)
     length = np.linalg.norm(x, axis=0)
@@ -127,8 +127,8 @@ def check_nnls(
         best = float(nnls(x, y / size)[1]) * size
     except RuntimeError:  # SciPy's limit of iterations
         return "survived"
-    residuals, rounding = rows.find_residuals(found.coef[0], found.intercept[0])
-    if (found.coef < 0).any():
+    residuals, rounding = rows.find_residuals(solution.coef[0], solution.intercept[0])
+    if (solution.coef < 0).any():
         raise Defect("nnls: a weight is negative")
     slack = 1e-4 * float(np.linalg.norm(y)) + float(np.linalg.norm(rounding))
     return compare(name, float(np.linalg.norm(residuals)), best, slack)
@@ -138,8 +138,8 @@ def check_huber(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
     """Huber regression against scikit-learn's, where that ends."""
-    found = solve(name, rows, True, penalty=penalty, fit_intercept=fit_intercept)
-    if found is None:
+    solution = solve(name, rows, True, penalty=penalty, fit_intercept=fit_intercept)
+    if solution is None:
         return "refused"
 
     def measure(coef: np.ndarray, intercept: float, scale: float) -> float:
@@ -157,9 +157,9 @@ def check_huber(
         return "survived"
     if not other.scale_ > 0:
         return "survived"
-    own = measure(found.coef[0], found.intercept[0], found.scale[0])
+    own = measure(solution.coef[0], solution.intercept[0], solution.scale[0])
     best = measure(other.coef_, other.intercept_, other.scale_)
-    rounding = rows.find_residuals(found.coef[0], found.intercept[0])[1]
+    rounding = rows.find_residuals(solution.coef[0], solution.intercept[0])[1]
     spread = float(np.abs(rows.centre(fit_intercept)[1]) @ np.sqrt(rows.weights))
     slack = 1e-6 * spread + 10 * float(rounding @ np.sqrt(rows.weights))
     return compare(name, own, best, slack)
@@ -169,11 +169,11 @@ def check_pca(name: str, rows: Rows, penalty: float, fit_intercept: bool, cluste
     """Principal components against the singular values of rows centred in extended precision."""
     rows = Rows(rows.x, rows.y, None)
     count = min(clusters, *rows.x.shape)
-    found = solve(name, rows, False, components=count)
-    if found is None:
+    solution = solve(name, rows, False, components=count)
+    if solution is None:
         return "refused"
     x = rows.centre(True)[0]
-    vectors = found.components[0]
+    vectors = solution.components[0]
     if np.abs(vectors @ vectors.T - np.eye(count)).max() > 1e-8 and np.abs(x).max() > 0:
         raise Defect("pca: components are not orthonormal")
     best = np.linalg.svd(x, compute_uv=False)[:count]
@@ -187,8 +187,8 @@ def check_k_means(
     """k-means against scikit-learn's from the same start."""
     clusters = min(clusters, int((rows.weights > 0).sum()))
     start = rows.x[rows.weights > 0][:clusters]
-    found = solve(name, rows, False, clusters=clusters, start=start)
-    if found is None:
+    solution = solve(name, rows, False, clusters=clusters, start=start)
+    if solution is None:
         return "refused"
     settings: dict[str, Any] = {"init": start, "n_init": 1, "tol": 0.0}
     other: Any = KMeans(clusters, **settings).fit(rows.x, sample_weight=rows.weight)
@@ -200,7 +200,7 @@ def check_k_means(
     x = rows.centre(True)[0]
     return compare(
         name,
-        measure(found.centers[0]),
+        measure(solution.centers[0]),
         measure(other.cluster_centers_),
         1e-7 * float(np.sum(x**2)),
     )
@@ -217,7 +217,7 @@ def check_mixture(
     x = spread / np.where(spread.std() > 0, spread.std(), 1.0)
     start = x[:clusters]
     common: dict[str, Any] = {"weights": np.full(clusters, 1 / clusters)}
-    found = solve(
+    solution = solve(
         name,
         Rows(x, rows.y, None),
         False,
@@ -228,7 +228,7 @@ def check_mixture(
         start_covariances=np.stack([np.eye(x.shape[1])] * clusters),
         max_steps=500,
     )
-    if found is None:
+    if solution is None:
         return "refused"
     other: Any = GaussianMixture(
         clusters,
@@ -243,7 +243,7 @@ def check_mixture(
         other.fit(x)
     except ValueError:  # a component lost all of its points
         return "survived"
-    return compare(name, -float(found.log_likelihood[0]), -float(other.score(x)), 1e-3)
+    return compare(name, -float(solution.log_likelihood[0]), -float(other.score(x)), 1e-3)
 
 
 def check_lines(
@@ -251,10 +251,10 @@ def check_lines(
 ) -> Verdict:
     """A mixture of one line is least squares."""
     rows = Rows(rows.x, rows.y, None)
-    found = solve(name, rows, True, components=1, fit_intercept=fit_intercept)
-    if found is None:
+    solution = solve(name, rows, True, components=1, fit_intercept=fit_intercept)
+    if solution is None:
         return "refused"
-    residuals, rounding = rows.find_residuals(found.coef[0, 0], found.intercept[0, 0])
+    residuals, rounding = rows.find_residuals(solution.coef[0, 0], solution.intercept[0, 0])
     slack = 1e-3 * np.linalg.norm(rows.centre(fit_intercept)[1]) + np.linalg.norm(rounding)
     best = find_least_squares(rows, fit_intercept)
     return compare(name, float(np.linalg.norm(residuals)), best, float(slack))
