@@ -692,9 +692,7 @@ def test_a_slow_answer_tells_its_progress_and_stops_when_superseded(
     assert lines[-1] == {"superseded": True}
 
 
-def test_superseded_requests_are_not_computed(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_superseded_requests_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that wait for a free thread stop at their turn, and the page itself never waits."""
     runs: list[int] = []
     monkeypatch.setattr(
@@ -703,32 +701,33 @@ def test_superseded_requests_are_not_computed(
         lambda values, progress: runs.append(values["turn"]) or {},
         raising=False,
     )
-    state = client.app.state  # pyright: ignore
-    threads = [
-        threading.Thread(
-            target=client.post,
-            args=("/run/line-fit",),
-            kwargs={"json": {"tab": "t", "turn": turn, "values": {"turn": turn}}},
-        )
-        for turn in range(12)
-    ]
-    monkeypatch.setattr(state, "limiter", CapacityLimiter(1))
-    free = threading.Event()
+    monkeypatch.setattr("innerloop.lab.server.PATIENCE", 100.0)
+    app, free = make_app(), threading.Event()
+    app.state.limiter = CapacityLimiter(1)
 
     async def occupy() -> None:
-        async with state.limiter:
+        async with app.state.limiter:
             while not free.is_set():
                 await asyncio.sleep(0.01)
 
-    task = client.portal.start_task_soon(occupy)  # pyright: ignore
-    for thread in threads:
-        thread.start()
-        time.sleep(0.02)
-    assert client.get("/").status_code == 200
-    free.set()
-    task.result()
-    for thread in threads:
-        thread.join()
+    with TestClient(app, base_url="http://127.0.0.1:8324") as client:
+        threads = [
+            threading.Thread(
+                target=client.post,
+                args=("/run/line-fit",),
+                kwargs={"json": {"tab": "t", "turn": turn, "values": {"turn": turn}}},
+            )
+            for turn in range(12)
+        ]
+        task = client.portal.start_task_soon(occupy)  # pyright: ignore
+        for thread in threads:
+            thread.start()
+            time.sleep(0.02)
+        assert client.get("/").status_code == 200
+        free.set()
+        task.result()
+        for thread in threads:
+            thread.join()
     assert runs == [11]
 
 

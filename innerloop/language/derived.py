@@ -49,6 +49,8 @@ class Own:
         self._construction = construction
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # which copying looks up before the construction is set
+            raise AttributeError(name)
         return self._construction.find_number(name)
 
 
