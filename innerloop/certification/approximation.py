@@ -1,10 +1,10 @@
-"""The error of straight lines in a certificate: how far a step is from one by the functions.
+"""The error of straight lines in a certificate: the distance to a step by the functions themselves.
 
-A program's weights are held against its straight lines, to rounding. What that is worth for the
-functions that the lines follow is told apart: the propagated bound of a step (`bounds.py`), from
-the states that the certificate is measured at, and the difference that was measured there. For a
-class with an algorithm of its own, that algorithm is what is meant: the bound it declares holds in
-all of its range, the propagated one is of these states.
+A program's weights are compared with its straight lines, up to rounding. The distance between these
+lines and the functions is reported separately: the propagated bound of a step (`bounds.py`), from
+the states at which the certificate is measured, and the difference measured there. A class with an
+algorithm of its own is compared with that algorithm. The bound that such a class declares holds in
+its whole range, the propagated one at these states only.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ def measure_approximation(
     if construction.exact and not follows:
         return None  # its functions are asked at their knots alone
     smooth = {"smooth": True} if follows else {}
-    found = {"bound": 0.0, "measured": 0.0, "excess": 0.0}
+    errors = {"bound": 0.0, "measured": 0.0, "excess": 0.0}
     selects = type(construction).decode is ProgramConstruction.decode
     plans = [compiled.prologue, *compiled.steps, compiled.epilogue if selects else None]
     if not any(plan is not None and has_knots(plan) for plan in plans):
         return None
     if compiled.prologue is not None:
         goal = construction.encode(problem, algorithm.init(problem, **smooth))
-        _note_states(found, construction, problem, compiled.prologue, None, goal)
+        _note_states(errors, construction, problem, compiled.prologue, None, goal)
     state = algorithm.init(problem)
     for k in range(construction.steps):
         goal = construction.encode(problem, algorithm.step(problem, state, k, **smooth))
         plan = compiled.steps[k % len(compiled.steps)]
-        _note_states(found, construction, problem, plan, state, goal)
+        _note_states(errors, construction, problem, plan, state, goal)
         state = algorithm.step(problem, state, k)
     if compiled.epilogue is not None and selects:
         meant = algorithm.predict(problem, state, **smooth)
-        _note_answers(found, construction, problem, compiled.epilogue, state, meant)
-    return found
+        _note_answers(errors, construction, problem, compiled.epilogue, state, meant)
+    return errors
 
 
 def _note_states(
-    found: dict[str, float],
+    errors: dict[str, float],
     construction: ProgramConstruction,
     problem: Any,
     plan: Plan,
@@ -77,11 +77,11 @@ def _note_states(
         places = list(construction.layout[name].places)
         skipped = ignored[..., places].to(value.device)
         each = value, radii[name], goal[..., places]
-        _note(found, *(part.masked_fill(skipped, 0.0) for part in each))
+        _note(errors, *(part.masked_fill(skipped, 0.0) for part in each))
 
 
 def _note_answers(
-    found: dict[str, float],
+    errors: dict[str, float],
     construction: ProgramConstruction,
     problem: Any,
     plan: Plan,
@@ -98,14 +98,14 @@ def _note_answers(
         )
         for part in (values, radii)
     )
-    _note(found, value, radius, goal)
+    _note(errors, value, radius, goal)
 
 
-def _note(found: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
+def _note(errors: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
     """Keep the largest bound, difference, and excess."""
     difference = (value - goal).abs()
     excess = difference - radius - ROUNDING * (1 + goal.abs())
     each = {"bound": radius, "measured": difference, "excess": excess}
     for name, numbers in each.items():
         largest = float(numbers.nan_to_num(nan=math.inf, posinf=math.inf).max())
-        found[name] = max(found[name], largest)
+        errors[name] = max(errors[name], largest)

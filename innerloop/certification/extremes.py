@@ -3,7 +3,7 @@
 Random instances are seldom near a bound, and gates and outer knots are there for those that are.
 Data are scaled up and down until the construction, or its reference, leaves the declared range;
 the last factor inside is kept. It is found by bisection, for all of the data together and for each
-tensor alone. Where no factor leaves the range there is no end, and nothing to add.
+tensor alone. If no factor leaves the range, nothing is added.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ def join_batches(problems: list[Any]) -> Any:
 
 def list_tensors(problem: Any) -> list[Tensor]:
     """List the tensors of a problem, in the order of `map_tensors`."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     problem.map_tensors(note)
-    return found
+    return tensors
