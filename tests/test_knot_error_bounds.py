@@ -491,9 +491,9 @@ TERMS = {
         torch.einsum("...es,re->...rs"
         rest @ matrix.abs().mT
         apart.abs().sum(-1) +
-        found.rest).masked_fill
+        values.rest).masked_fill
         torch.einsum("...tks,...tke->...tes"
-        torch.einsum("...tk,...tke->...te", found.rest
+        torch.einsum("...tk,...tke->...te", values.rest
         CURVATURE * spread * off**2
         turned * spread)
         2 * turned *
@@ -503,10 +503,10 @@ TERMS = {
         sent.radius, sent.middle
         sent.radius\n""",
     knots: """\
-        found.amin(-1) - turn
-        found.amax(-1) + turn
-        found.amin().clamp_max(0.0)
-        found.amax().clamp_min(0.0)
+        measured.amin(-1) - turn
+        measured.amax(-1) + turn
+        distance.amin().clamp_max(0.0)
+        distance.amax().clamp_min(0.0)
         radius, middle + radius
         radius)\n
         slopes[k] * (x - places[k])""",

@@ -29,6 +29,7 @@ from innerloop.language import (
     total,
 )
 from innerloop.language.errors import CannotCompile
+from innerloop.language.exactness import check_exactly
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.linear_regression import LinearRegression
 
@@ -348,3 +349,22 @@ def test_marks_with_negative_products_are_marks(n: int) -> None:
     assert built.predict(problem)[:, 0].tolist() == pytest.approx(
         problem.x.square().sum(-1).tolist()
     )
+
+
+def test_actions_of_a_game_are_drawn_at_random() -> None:
+    """Weights that are right where actions take turns, and wrong elsewhere, are not the program."""
+
+    def make_game(step: Any) -> Any:
+        made = program(prompt="bandits", chosen=Data("A"), q=State())(step)
+        made.answer(lambda me: stack([me.q, me.q]))
+        return made(d=1, n=4, arms=2, steps=1)
+
+    def count_first(me: Any) -> None:
+        me.q = me.q + total(lambda j: j.chosen[0], over="all")
+
+    def count_half(me: Any) -> None:
+        me.q = me.q + total(lambda j: 0.5 * (j.chosen[0] + j.chosen[1]), over="all")
+
+    right, other = make_game(count_first), make_game(count_half)
+    assert check_exactly(right).equal
+    assert "should be" in check_exactly(right, compiled=other.compiled).difference

@@ -39,28 +39,28 @@ def measure_approximation(
     if construction.exact and not follows:
         return None  # its functions are asked at their knots alone
     smooth = {"smooth": True} if follows else {}
-    found = {"bound": 0.0, "measured": 0.0, "excess": 0.0}
+    errors = {"bound": 0.0, "measured": 0.0, "excess": 0.0}
     selects = type(construction).decode is ProgramConstruction.decode
     plans = [compiled.prologue, *compiled.steps, compiled.epilogue if selects else None]
     if not any(plan is not None and has_knots(plan) for plan in plans):
         return None
     if compiled.prologue is not None:
         goal = construction.encode(problem, algorithm.init(problem, **smooth))
-        _note_states(found, construction, problem, compiled.prologue, None, goal)
+        _note_states(errors, construction, problem, compiled.prologue, None, goal)
     state = algorithm.init(problem)
     for k in range(construction.steps):
         goal = construction.encode(problem, algorithm.step(problem, state, k, **smooth))
         plan = compiled.steps[k % len(compiled.steps)]
-        _note_states(found, construction, problem, plan, state, goal)
+        _note_states(errors, construction, problem, plan, state, goal)
         state = algorithm.step(problem, state, k)
     if compiled.epilogue is not None and selects:
         meant = algorithm.predict(problem, state, **smooth)
-        _note_answers(found, construction, problem, compiled.epilogue, state, meant)
-    return found
+        _note_answers(errors, construction, problem, compiled.epilogue, state, meant)
+    return errors
 
 
 def _note_states(
-    found: dict[str, float],
+    errors: dict[str, float],
     construction: ProgramConstruction,
     problem: Any,
     plan: Plan,
@@ -77,11 +77,11 @@ def _note_states(
         places = list(construction.layout[name].places)
         skipped = ignored[..., places].to(value.device)
         each = value, radii[name], goal[..., places]
-        _note(found, *(part.masked_fill(skipped, 0.0) for part in each))
+        _note(errors, *(part.masked_fill(skipped, 0.0) for part in each))
 
 
 def _note_answers(
-    found: dict[str, float],
+    errors: dict[str, float],
     construction: ProgramConstruction,
     problem: Any,
     plan: Plan,
@@ -98,14 +98,14 @@ def _note_answers(
         )
         for part in (values, radii)
     )
-    _note(found, value, radius, goal)
+    _note(errors, value, radius, goal)
 
 
-def _note(found: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
+def _note(errors: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
     """Update the largest bound, difference and excess."""
     difference = (value - goal).abs()
     excess = difference - radius - ROUNDING * (1 + goal.abs())
     each = {"bound": radius, "measured": difference, "excess": excess}
     for name, numbers in each.items():
         largest = float(numbers.nan_to_num(nan=math.inf, posinf=math.inf).max())
-        found[name] = max(found[name], largest)
+        errors[name] = max(errors[name], largest)

@@ -95,7 +95,7 @@ def build(
         deviation.
 
     Raises:
-        InputError: There is no such construction or parameter.
+        InputError: The construction or a parameter does not exist.
         OutOfRangeError: A parameter is beyond the range that the construction declares.
 
     Example:
@@ -167,7 +167,7 @@ def restore_construction(
 ) -> Construction[Any, Any]:
     """Make the construction that a file describes; the class is `given` unless that is None."""
     if "construction" not in about:
-        raise FileError(f"{path} names no construction: there is no law to hold it against")
+        raise FileError(f"{path} does not name a construction: it cannot be verified without one")
     name, settings = about["construction"], about.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")

@@ -191,21 +191,23 @@ def certify(
     )
 
 
-def _describe_unreached(transformer: Transformer, found: Unreached | None) -> dict[str, Any]:
+def _describe_unreached(transformer: Transformer, unreached: Unreached | None) -> dict[str, Any]:
     """Return the fields of a certificate about weights in which errors are not noticed."""
     counts = ("unreached_weights", "faint_weights", "unreached_zeros")
-    if found is None:
+    if unreached is None:
         return dict.fromkeys(("unreached", *counts))
     nonzero = {name: weight != 0 for name, weight in transformer.named_parameters()}
     weights, even_large, zeros = (
         sum(int((mask & where(nonzero[name])).sum()) for name, mask in masks.items())
         for masks, where in (
-            (found.small, Tensor.bool),
-            (found.large, Tensor.bool),
-            (found.small, Tensor.logical_not),
+            (unreached.small, Tensor.bool),
+            (unreached.large, Tensor.bool),
+            (unreached.small, Tensor.logical_not),
         )
     )
-    ranges = {name: format_ranges(mask) for name, mask in found.small.items() if bool(mask.any())}
+    ranges = {
+        name: format_ranges(mask) for name, mask in unreached.small.items() if bool(mask.any())
+    }
     return {
         "unreached": ranges,
         **dict(zip(counts, (weights, weights - even_large, zeros), strict=True)),
@@ -215,10 +217,10 @@ def _describe_unreached(transformer: Transformer, found: Unreached | None) -> di
 def check_instances(instances: Any) -> None:
     """Raise an error unless the number of instances is an integer in the allowed range."""
     if type(instances) is not int or not 1 <= instances <= MAX_INSTANCES:
-        given = format_number(instances) if type(instances) is int else repr(instances)
+        text = format_number(instances) if type(instances) is int else repr(instances)
         raise InputError(
             f"instances must be a whole number of at least 1 and at most {MAX_INSTANCES:,}, "
-            f"got {given}"
+            f"got {text}"
         )
 
 

@@ -72,8 +72,8 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
     kind = find_program(step)
     declared = kind.declared_types()
     sizes = {name: size for name, size in kind.exact_sizes.items() if name in declared}
-    given = step.values() if isinstance(step, ProgramConstruction) else sizes
-    made = make_member("constructions", Construction, kind, {**given, **parameters})
+    values = step.values() if isinstance(step, ProgramConstruction) else sizes
+    made = make_member("constructions", Construction, kind, {**values, **parameters})
     assert isinstance(made, ProgramConstruction)
     return check_exactly(made, points, check_seed(seed))
 

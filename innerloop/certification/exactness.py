@@ -33,7 +33,7 @@ def compare_for_certificate(
     compared if the law is `broken`, or if the weights are not the construction's own.
     """
     if not isinstance(construction, ProgramConstruction):
-        return _explain("written by hand: there is no program to compare it with")
+        return _explain("written by hand: it has no program to compare with")
     if broken or not own_weights:
         return _explain(
             "not compared: the law is broken"
@@ -60,18 +60,18 @@ def _explain(reason: str) -> dict[str, Any]:
 
 def _find_small(construction: ProgramConstruction) -> ProgramConstruction | None:
     """Return the construction at small sizes, or unchanged if its parameters allow no others."""
-    values, wanted = construction.values(), construction.exact_sizes
-    sizes = {name: min(values[name], size) for name, size in wanted.items() if name in values}
-    kept = ((), ("steps",), ("d",), ("d", "steps"), tuple(sizes))
-    for names in kept:
+    values, exact_sizes = construction.values(), construction.exact_sizes
+    sizes = {name: min(values[name], size) for name, size in exact_sizes.items() if name in values}
+    kept_sizes = ((), ("steps",), ("d",), ("d", "steps"), tuple(sizes))
+    for names in kept_sizes:
         smaller = {name: size for name, size in sizes.items() if name not in names}
         try:
-            found = replace(construction, **smaller)
-            work = estimate_work(found)
+            smaller_construction = replace(construction, **smaller)
+            work = estimate_work(smaller_construction)
         except ProgramChanged:
             raise
         except InputError:
             continue
         if work <= MAX_WORK:
-            return found
+            return smaller_construction
     return None

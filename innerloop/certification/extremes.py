@@ -120,11 +120,11 @@ def join_batches(problems: list[Any]) -> Any:
 
 def list_tensors(problem: Any) -> list[Tensor]:
     """List the tensors of a problem, in the order of `map_tensors`."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     problem.map_tensors(note)
-    return found
+    return tensors

@@ -67,23 +67,23 @@ def measure_all(
     progress: Callable[[], object] | None = None,
 ) -> Measurement:
     """Measure on random and on extreme instances, and find the weights that they do not reach."""
-    found, problems, redrawn = measure_instances(
+    deviations, problems, redrawn = measure_instances(
         construction, transformer, instances, seed, progress
     )
-    if found.broken or found.usage > 1:
-        return Measurement(found, redrawn)
+    if deviations.broken or deviations.usage > 1:
+        return Measurement(deviations, redrawn)
     generator = torch.Generator().manual_seed(seed)
     extreme = _draw_extreme(
         construction, problems[0], generator, next(transformer.parameters()).dtype
     )
     if extreme is not None:
         with torch.no_grad():
-            found |= measure_deviations(
+            deviations |= measure_deviations(
                 construction, transformer, extreme, generator, run_free=False
             )
     further = 0 if extreme is None else len(extreme)
-    if found.broken:
-        return Measurement(found, redrawn, further)
+    if deviations.broken:
+        return Measurement(deviations, redrawn, further)
     few = problems[0][:OBSERVED]
     unreached = find_unreached(
         construction,
@@ -93,7 +93,7 @@ def measure_all(
     )
     with torch.no_grad():
         approximation = measure_approximation(construction, few)
-    return Measurement(found, redrawn, further, unreached, approximation)
+    return Measurement(deviations, redrawn, further, unreached, approximation)
 
 
 def measure_instances(
@@ -122,17 +122,17 @@ def measure_instances(
         measure = functools.partial(measure_deviations, construction, transformer)
         with torch.no_grad():
             try:
-                found, error = measure(problem, generator, progress), None
+                deviations, error = measure(problem, generator, progress), None
             except OutOfRangeError as refused:
-                found, error = None, refused
-            if found is None or found.usage > 1:
+                deviations, error = None, refused
+            if deviations is None or deviations.usage > 1:
                 problem, count = _redraw(construction, draw, problem)
                 redrawn += count
                 if count:
-                    found = measure(problem, generator)
-        if found is None:
+                    deviations = measure(problem, generator)
+        if deviations is None:
             raise error or OutOfRangeError(f"{construction.name}: no instance is in range")
-        measured.append(found)
+        measured.append(deviations)
         problems.append(problem)
     return functools.reduce(operator.or_, measured), problems, redrawn
 

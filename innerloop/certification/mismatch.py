@@ -14,7 +14,7 @@ from innerloop.transformer import Layout
 
 
 def relative_errors(value: Tensor, reference: Tensor) -> Tensor:
-    """|value − reference| / max(1, |reference|) of every entry; infinite where it is no number."""
+    """|value − reference| / max(1, |reference|) of every entry; infinite where it is NaN."""
     errors = (value.to(reference) - reference).abs() / reference.abs().clamp_min(1.0)
     return errors.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
@@ -57,10 +57,10 @@ def _name_index(name: str, index: Sequence[int]) -> str:
 
 
 def _describe_values(
-    expected: Tensor, found: Tensor, words: Sequence[str], batch: Sequence[int]
+    expected: Tensor, computed: Tensor, words: Sequence[str], batch: Sequence[int]
 ) -> str:
     """Give both numbers with the digits it takes to tell them apart, at least three."""
-    a, b = float(expected), float(found)
+    a, b = float(expected), float(computed)
     digits = next((d for d in range(3, 17) if f"{a:.{d}g}" != f"{b:.{d}g}"), 17)
     parts = (", ".join(filter(None, words)), _name_index("instance", batch))
     place = " of ".join(filter(None, parts))

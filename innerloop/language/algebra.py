@@ -54,25 +54,25 @@ def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
 
 def _make_rights_independent(products: Sequence[Factors]) -> list[Factors]:
     """Write Σ left ⊗ right with linearly independent rights, which are some of the given ones."""
-    kept: list[Factors] = []
+    independent: list[Factors] = []
     echelon: dict[Any, tuple[Sparse, Sparse]] = {}  # pivot → reduced row, and it in kept rights
     for number, (left, right) in enumerate(products, 1):
         row, combination = dict(right), dict[int, Fraction]()
         _eliminate(row, combination, echelon, 1)
         if row and number == len(products):
-            kept.append((dict(left), right))
+            independent.append((dict(left), right))
         elif row:
             pivot = next(iter(row))
             factor = 1 / row[pivot]
             made = {index: times(-c, factor) for index, c in combination.items()}
-            made[len(kept)] = factor
+            made[len(independent)] = factor
             echelon[pivot] = {key: times(c, factor) for key, c in row.items()}, made
-            kept.append((dict(left), right))
+            independent.append((dict(left), right))
         else:
             for index, c in combination.items():
                 for key, weight in left.items():
-                    add_to(kept[index][0], key, times(c, weight))
-    return [(left, right) for left, right in kept if left]
+                    add_to(independent[index][0], key, times(c, weight))
+    return [(left, right) for left, right in independent if left]
 
 
 def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | None:
@@ -96,12 +96,12 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
         )
     solution: dict[Any, Sparse] = {}
     for pivot, (row, right) in reversed(echelon.items()):
-        found = dict(right)
+        values = dict(right)
         for key, c in row.items():
             if key != pivot:
                 for column, weight in solution.get(key, {}).items():
-                    add_to(found, column, times(-c, weight))
-        solution[pivot] = found
+                    add_to(values, column, times(-c, weight))
+        solution[pivot] = values
     return {key: row for key, row in solution.items() if row}
 
 

@@ -36,7 +36,7 @@ from innerloop.language.ranges import RangeCheck, count_keys
 from innerloop.transformer import Layout
 
 MOST_NUMBERS = 2**24
-"""Where slopes would be more numbers than this, errors are no longer told apart."""
+"""Where slopes would be more numbers than this, their errors are added up in one rest."""
 CURVATURE = 27**-0.5
 """Half of the largest |E (v − m)(s − E s)²| for |s| ≤ 1 and spread 1: two scores, 1 and −1."""
 Tensors = dict[str, Tensor]
@@ -135,8 +135,8 @@ class ErrorBound(RangeCheck):
                 meant[node.name] = self._rectify(node, meant)
         results, radii = {}, {}
         for name, form in self.plan.results.items():
-            results[name], found = self.combine(form.rows, values), combine(form.rows, meant)
-            radius = (found.middle - results[name]).abs() + found.radius
+            results[name], enclosed = self.combine(form.rows, values), combine(form.rows, meant)
+            radius = (enclosed.middle - results[name]).abs() + enclosed.radius
             radii[name] = radius.masked_fill(radius.isnan(), math.inf)
         return results, radii
 
@@ -179,11 +179,11 @@ class ErrorBound(RangeCheck):
             rows: list[Row] = [{} for _ in range(node.size)]
             for (index, entry), c in term.value.items():
                 rows[index][entry] = c
-            sent, found = combine(rows, meant), score(term.score, queries, meant)
+            sent, scores = combine(rows, meant), score(term.score, queries, meant)
             if node.kind == "softmax":
-                total = total + _average(found, gate.middle, closed, counted, sent)
+                total = total + _average(scores, gate.middle, closed, counted, sent)
             else:
-                weights = (found.rectify() if term.active else found).scale(counted * ~closed)
+                weights = (scores.rectify() if term.active else scores).scale(counted * ~closed)
                 total = total + weights.multiply(sent, "tk,ke->te")
         if bool((gate.radius > 0).any()):  # no flag, which is 0 or 1
             return total._replace(rest=torch.full_like(total.rest, math.inf))
@@ -240,19 +240,19 @@ def _add_units(part: Part, numbers: Affine) -> Affine:
     return total
 
 
-def _average(found: Affine, gate: Tensor, closed: Tensor, counted: Tensor, sent: Affine) -> Affine:
+def _average(values: Affine, gate: Tensor, closed: Tensor, counted: Tensor, sent: Affine) -> Affine:
     """Bound an average with softmax weights."""
-    masked = found.middle.masked_fill(counted == 0, -math.inf)
+    masked = values.middle.masked_fill(counted == 0, -math.inf)
     weights = masked.masked_fill(closed, -math.inf).softmax(-1)
     alive = (counted > 0) & ~closed
     # Weights do not change with what all scores have in common.
-    apart = found.slopes - _find_common(found.slopes, alive)
-    off = (apart.abs().sum(-1) + found.rest).masked_fill(~alive, 0.0).amax(-1, keepdim=True)
+    apart = values.slopes - _find_common(values.slopes, alive)
+    off = (apart.abs().sum(-1) + values.rest).masked_fill(~alive, 0.0).amax(-1, keepdim=True)
     near, turned = off < 1, torch.tanh(off / 2)
     mean = Affine.of(weights).multiply(sent, "tk,ke->te")
     aside = weights.unsqueeze(-1) * (sent.middle.unsqueeze(-3) - mean.middle.unsqueeze(-2))
     moved = torch.einsum("...tks,...tke->...tes", apart * near.unsqueeze(-1), aside)
-    rest = torch.einsum("...tk,...tke->...te", found.rest, aside.abs())
+    rest = torch.einsum("...tk,...tke->...te", values.rest, aside.abs())
     spread = _find_spread(sent.middle, sent.middle, alive)
     rest = torch.where(near, rest + CURVATURE * spread * off**2, turned * spread)
     both = 2 * turned * (alive.to(spread).unsqueeze(-1) * sent.radius.unsqueeze(-3)).amax(-2)

@@ -250,5 +250,5 @@ def _describe_readout(construction: ProgramConstruction) -> Column:
 
 
 def _describe_own_answer(definition: Definition) -> str:
-    said = (definition.answer_part.__doc__ or "").rstrip(".") if definition.answer_part else ""
-    return f"the prompt's own answer: {said}"
+    text = (definition.answer_part.__doc__ or "").rstrip(".") if definition.answer_part else ""
+    return f"the prompt's own answer: {text}"

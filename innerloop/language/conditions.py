@@ -32,8 +32,8 @@ def find_violations(values: Any, condition: Condition, error: float) -> Any:
     return below if condition == "at least 0" else below | (values * (1 - values) > error)
 
 
-def check_number(given: Any, least: int, above: bool, name: str) -> None:
+def check_number(number: Any, least: int, above: bool, name: str) -> None:
     """Refuse a number that is not at least, or not above, a limit."""
-    if given < least or (above and given == least):
+    if number < least or (above and number == least):
         limit = f"{'above' if above else 'at least'} {least}"
-        raise CannotCompile(f"{name} must be {limit}, got {float(given):g}")
+        raise CannotCompile(f"{name} must be {limit}, got {float(number):g}")

@@ -145,7 +145,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return {"own": Own(self), **{name: self.find_number(name, k) for name in names}}
 
     def find_number(self, name: str, k: int = 0) -> Any:
-        """Return the number of step k that is called by a name; what is no number as it is."""
+        """Return the value of a declared number in step k, as a rational if it is a real number."""
         value = self._resolve(name)
         if isinstance(value, Tensor) and value.ndim:
             value = value[k % len(value)]
@@ -225,12 +225,12 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     def represent(self, filled: Registers, state: Any) -> Registers:
         """Return the registers that hold a state of the algorithm; `filled` are the prompt's."""
-        found: Registers = {}
+        registers: Registers = {}
         for name, value in state._asdict().items():
             register = self.definition.registers[name]
             shape = register.find_shape(self.sizes)
-            found[name] = value.unsqueeze(-1 - len(shape)) if register.shared else value
-        return found
+            registers[name] = value.unsqueeze(-1 - len(shape)) if register.shared else value
+        return registers
 
     def _make_tokens(self, problem: Any, filled: Registers) -> Tensor:
         axes, registers = len(problem.batch) + 1, self.definition.registers
@@ -316,11 +316,11 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     def accept(self, problem: Any) -> None:
         super().accept(problem)
         takes = self.takes or ("only" if self._is_n_fixed else "any")
-        for name, given in self.definition.prompt.find_sizes(problem).items():
+        for name, count in self.definition.prompt.find_sizes(problem).items():
             size, fewer = self.sizes[name], name == "n" and takes == "up to"
-            if (given > size) if fewer else (given != size and (name != "n" or takes == "only")):
+            if (count > size) if fewer else (count != size and (name != "n" or takes == "only")):
                 raise OutOfRangeError(
-                    f"{self.name} was built for {'up to ' * fewer}{name}={size}, got {name}={given}"
+                    f"{self.name} was built for {'up to ' * fewer}{name}={size}, got {name}={count}"
                 )
         filled = self.definition.prompt.fill_registers(problem) if self.within else {}
         for name, limit in self.within.items():

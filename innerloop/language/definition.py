@@ -136,7 +136,7 @@ def list_arguments(function: Function) -> list[str]:
 
 
 def check_token(function: Any) -> None:
-    """Refuse what is no function of a token, as its first argument."""
+    """Refuse anything but a function whose first argument is a token."""
     if not callable(function) or not hasattr(function, "__code__"):
         raise InputError(f"a program is a function of me, got a {type(function).__name__}")
     first = next(iter(inspect.signature(function).parameters.values()), None)
@@ -180,15 +180,15 @@ def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any])
 def add_numbers(definition: Definition, function: Function) -> list[str]:
     """Declare the arguments of a function that nobody has declared; return their names."""
     known = {"k", "own", *definition.prompt.size_names, *definition.numbers}
-    found = []
+    names = []
     for name, argument in list(inspect.signature(function).parameters.items())[1:]:
         if name in known:
             continue
         default = argument.default if argument.default is not inspect.Parameter.empty else None
         _check_default(name, default, find_definition(function))
         definition.numbers[name] = Number(default)
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _check_default(name: str, default: Any, line: Line) -> None:
@@ -209,7 +209,7 @@ def _get_text(function: Function) -> str:
 
 
 def _parse(text: str) -> ast.AST:
-    """Parse the text of functions, without docstrings; what is no whole statement stays text."""
+    """Parse the text of functions without docstrings; text that does not parse stays a constant."""
     try:
         tree = ast.parse(text)
     except SyntaxError:

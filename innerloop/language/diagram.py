@@ -67,24 +67,24 @@ def draw_program(construction: ProgramConstruction) -> str:
 def _arrange(columns: list[Column], rows: list[str], left: float) -> list[_Band]:
     """Set columns side by side as far as there is room, evenly, and widen them to fill it."""
     room = WIDTH - left - 8
-    wanted = [_find_width(column) for column in columns]
+    widths = [_find_width(column) for column in columns]
     fewest, filled = 1, 0.0
-    for width in wanted:
+    for width in widths:
         fewest, filled = (fewest, filled + width) if filled + width <= room else (fewest + 1, width)
     most = -(-len(columns) // fewest)
     groups: list[list[int]] = [[]]
     for index in range(len(columns)):
-        filled = sum(wanted[i] for i in groups[-1])
-        if groups[-1] and (len(groups[-1]) >= most or filled + wanted[index] > room):
+        filled = sum(widths[i] for i in groups[-1])
+        if groups[-1] and (len(groups[-1]) >= most or filled + widths[index] > room):
             groups.append([])
         groups[-1].append(index)
     touched = {name for column in columns for name in column.list_names()}
     bands = []
     for number, group in enumerate(groups):
-        spare = max(0.0, room - sum(wanted[i] for i in group)) / len(group)
+        spare = max(0.0, room - sum(widths[i] for i in group)) / len(group)
         placed, x = [], left
         for i in group:
-            width = min(wanted[i] + spare, max(wanted[i], _find_longest(columns[i])))
+            width = min(widths[i] + spare, max(widths[i], _find_longest(columns[i])))
             placed.append((columns[i], x, width))
             x += width
         names = {name for i in group for name in columns[i].list_names()}

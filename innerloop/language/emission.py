@@ -34,13 +34,13 @@ def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
         for head in block.heads
     ]
     lines = ", ".join(f"line {line.number}" for line in block.lines)
-    told = f"  ({lines})" if lines else ""
+    place = f"  ({lines})" if lines else ""
     return Attention(
         compile_heads(layout, heads),
         kind=block.kind,  # pyright: ignore[reportArgumentType]
         mask=block.mask,  # pyright: ignore[reportArgumentType]
         normalisation=block.normalisation,  # pyright: ignore[reportArgumentType]
-        notes=[describe_head(head, block.labels) + told for head in block.heads],
+        notes=[describe_head(head, block.labels) + place for head in block.heads],
     )
 
 
@@ -101,11 +101,11 @@ def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
         if not _has_one_entry_each(unit)
         or (next(iter(unit.reads)), next(iter(unit.writes))) not in pairs
     ]
-    found = []
+    hinges = []
     for (_, _, net), group in same.items():
         sources, targets = (list(side) for side in zip(*group, strict=True))
-        found.append(Hinges(sources, targets, tuple(map(list, zip(*net, strict=True)))))
-    return rest, found
+        hinges.append(Hinges(sources, targets, tuple(map(list, zip(*net, strict=True)))))
+    return rest, hinges
 
 
 def _has_one_entry_each(unit: Unit) -> bool:

@@ -1,4 +1,4 @@
-"""Errors of programs: what was written where, why no block computes it, what to write instead."""
+"""Errors of programs: the line, why it cannot be compiled, and what to write instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {
     "Token": "a token",
     "Matrix": "a matrix of numbers",
 }
-"""What the classes of this folder are called in messages."""
+"""The names of this folder's classes in messages."""
 METHODS = {"T": "transposed(x)", "transpose": "transposed(x)", "sum": "entry_sum(x)"}
 METHODS |= {"mean": "mean(lambda j: …) over tokens", "dot": "dot(a, b)", "clip": "clip(x, bound)"}
 METHODS |= {"shape": "def step(me, d) and use d", "norm": "dot(x, x), its square"}
@@ -61,9 +61,9 @@ REPLAYED: ContextVar[Place | None] = ContextVar("replayed", default=None)
 
 
 class CannotCompile(InputError):
-    """A program that no transformer runs as it is written; the message begins with its line.
+    """A program that cannot be compiled; the message begins with the line of the program.
 
-    That is the line that runs now, unless another one is given.
+    By default, that is the line that is being recorded or replayed.
     """
 
     def __init__(self, reason: str, line: Line | None = None) -> None:
@@ -85,7 +85,7 @@ def find_line() -> Line:
         if is_program(frame):
             return read_line(frame)
         if not is_recorded and not _is_machinery(frame.f_code.co_filename):
-            return NOWHERE  # who asks for a compilation is no program
+            return NOWHERE  # this code requests the compilation; it is not a program
     return NOWHERE
 
 
@@ -111,7 +111,7 @@ def read_line(frame: FrameType) -> Line:
 
 
 def is_program(frame: FrameType) -> bool:
-    """Whether a frame runs a program, neither the language nor who asks for a compilation."""
+    """Whether a frame runs a program, not the language or code that requests a compilation."""
     return _is_program_code(frame.f_code)
 
 
@@ -136,18 +136,18 @@ def find_definition(function: Any) -> Line:
 
 
 def explain_failure(error: Exception, function: Any) -> CannotCompile:
-    """Say in the language's words where and why a function of a program failed in Python."""
+    """Return an error with the line, for a function of a program that failed in Python."""
     line = find_failing_line(error, function)
     if isinstance(error, ZeroDivisionError):
         return CannotCompile("a division by a number that is 0 with these parameters", line)
-    said = str(error).partition("\n")[0]
+    message = str(error).partition("\n")[0]
     for name, words in NAMES.items():
-        said = re.sub(rf"'?\b{name}\b'?( object)?", words, said)
+        message = re.sub(rf"'?\b{name}\b'?( object)?", words, message)
     if isinstance(error, AttributeError) and (instead := METHODS.get(getattr(error, "name", ""))):
-        said += f": write {instead}"
-    if said.endswith("has no len()"):  # list(x) may ask for it, so a value itself cannot refuse
-        said += ": ask for the size by its letter, as in def step(me, d)"
-    return CannotCompile(f"{type(error).__name__}: {said}", line)
+        message += f": write {instead}"
+    if message.endswith("has no len()"):  # list(x) may ask for it, so a value itself cannot refuse
+        message += ": ask for the size by its letter, as in def step(me, d)"
+    return CannotCompile(f"{type(error).__name__}: {message}", line)
 
 
 def find_failing_line(error: BaseException, function: Any) -> Line:
@@ -166,7 +166,7 @@ def _is_written(file: str) -> bool:
 
 
 def _is_caller(file: str, method: bool) -> bool:
-    """Whether code of this file asks for a compilation: it is no program that is compiled."""
+    """Whether code of this file requests a compilation, so that it is not part of a program."""
     if file.startswith(STDLIB) and "site-packages" not in file:
         return True
     return file.startswith(PACKAGE) and (method or not file.startswith(PROGRAMS))

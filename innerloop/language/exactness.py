@@ -12,7 +12,7 @@ Choices           that a prompt makes, such as the actions of a game, are drawn 
                   proof for those that were, and none for the others
 ReLU              a point speaks for its own pattern of active units and heads. Patterns are
                   counted, and each unit and head should be seen active and silent: where random
-                  points show one side only, signs.py proves that there is no other, or
+                  points show one side only, signs.py proves that the other never occurs, or
                   scouting.py looks for it. No proof
 Weights           the float64 weights, read as rational numbers, may differ from the exact ones by
                   what rounding can do at a point, and by no more
@@ -175,8 +175,8 @@ class Exactness:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
-        said = {"status": self.status, "brief": self.brief, "text": self.text}
-        return {**asdict(self), "equal": self.equal, **said}
+        summary = {"status": self.status, "brief": self.brief, "text": self.text}
+        return {**asdict(self), "equal": self.equal, **summary}
 
 
 def check_kinds(compiled: Compiled) -> None:
@@ -207,12 +207,12 @@ def check_exactly(
 
     def judge(part: LawPart, compared: tuple[Any, Any, Any], weights: bool) -> None:
         nonlocal difference, rounding
-        expected, found, stream = compared
-        if not difference and (expected != found).any():
-            difference = checker.find_smallest(part) or checker.describe(part, expected, found)
+        expected, computed, stream = compared
+        if not difference and (expected != computed).any():
+            difference = checker.find_smallest(part) or checker.describe(part, expected, computed)
         if own and weights:
-            off, told = checker.judge_weights(part, stream, found)
-            rounding, difference = max(rounding, off), difference or told
+            off, message = checker.judge_weights(part, stream, computed)
+            rounding, difference = max(rounding, off), difference or message
 
     for index in range(points):
         scale = None if degree is not None else SCALES[index % len(SCALES)]

@@ -272,24 +272,24 @@ def add_all(a: Any, b: Any, shape: tuple[int, ...]) -> list[Any]:
     return [add_rows(p, q) for p, q in zip(first, second, strict=True)]
 
 
-def as_pair(given: Any) -> Any:
+def as_pair(value: Any) -> Any:
     """Return a number or a form as a score; scores and summands as they are."""
-    if not isinstance(given, Symbol):
-        number = to_fraction(given)
+    if not isinstance(value, Symbol):
+        number = to_fraction(value)
         return Score((), [{(ONE, ONE): number} if number else {}])
-    if not isinstance(given, Form):
-        return given
-    mine = given.side == "me"
-    rows = [{(e, ONE) if mine else (ONE, e): c for e, c in row.items()} for row in given.rows]
-    return Score(given.shape, rows)
+    if not isinstance(value, Form):
+        return value
+    mine = value.side == "me"
+    rows = [{(e, ONE) if mine else (ONE, e): c for e, c in row.items()} for row in value.rows]
+    return Score(value.shape, rows)
 
 
-def as_summand(given: Any) -> Summand:
+def as_summand(score: Any) -> Summand:
     """Return a score as a summand: its entries become values where they can, else scores."""
-    if isinstance(given, Summand):
-        return given
-    if not given.depends_on("me"):
-        value = {(t, k): c for t, row in enumerate(given.rows) for (_, k), c in row.items()}
-        return Summand(given.shape, [Term({(ONE, ONE): Fraction(1)}, False, value)])
-    terms = [Term(row, False, {(t, ONE): Fraction(1)}) for t, row in enumerate(given.rows) if row]
-    return Summand(given.shape, terms)
+    if isinstance(score, Summand):
+        return score
+    if not score.depends_on("me"):
+        value = {(t, k): c for t, row in enumerate(score.rows) for (_, k), c in row.items()}
+        return Summand(score.shape, [Term({(ONE, ONE): Fraction(1)}, False, value)])
+    terms = [Term(row, False, {(t, ONE): Fraction(1)}) for t, row in enumerate(score.rows) if row]
+    return Summand(score.shape, terms)

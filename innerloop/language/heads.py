@@ -65,12 +65,12 @@ class HeadBuilder:
 
     def _find_factor(self, node: Node) -> Fraction:
         """Return the factor between a node's normalisation and the block's."""
-        wanted = node.setting.normalisation if node.setting else None
-        if wanted == self.chosen.normalisation:
+        normalisation = node.setting.normalisation if node.setting else None
+        if normalisation == self.chosen.normalisation:
             return Fraction(1)
         if self.chosen.normalisation == "1":  # an average, computed as a sum
             return Fraction(1, self.target.counts[self.chosen.mask])
-        if wanted == "1":  # a sum, computed as an average
+        if normalisation == "1":  # a sum, computed as an average
             return Fraction(self.target.counts[self.chosen.mask])
         return Fraction(1)  # any average will do
 

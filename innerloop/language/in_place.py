@@ -32,14 +32,14 @@ class Readings:
         What shares no state with these, directly or by others, has a solution of its own: 0.
         """
         waiting = list(self.nodes[name])
-        found = set(waiting)
+        reached = set(waiting)
         while waiting:
             for entry in self.rows[waiting.pop()]:
                 if entry in self.states:
-                    new = [number for number in self.readers[entry] if number not in found]
-                    found.update(new)
+                    new = [number for number in self.readers[entry] if number not in reached]
+                    reached.update(new)
                     waiting += new
-        rows = [self.rows[number] for number in sorted(found)]
+        rows = [self.rows[number] for number in sorted(reached)]
         return [
             (
                 {e: c for e, c in row.items() if e in self.states},

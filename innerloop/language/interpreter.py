@@ -190,8 +190,8 @@ def _expand_entries(array: Array, shape: tuple[int, ...]) -> Array:
     return array.expand(whole) if isinstance(array, Tensor) else np.broadcast_to(array, whole)
 
 
-def _as_value(given: Any, like: Array) -> Value:
+def _as_value(value: Any, like: Array) -> Value:
     """Return a value as it is, and a plain number as a value."""
-    if isinstance(given, Value):
-        return given
-    return Value(convert_like(like, given).reshape(1, 1), ())
+    if isinstance(value, Value):
+        return value
+    return Value(convert_like(like, value).reshape(1, 1), ())

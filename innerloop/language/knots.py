@@ -54,9 +54,11 @@ class Knots:
         low, high = self.places[:-1, None], self.places[1:, None]
         inside = self.evaluate(low + (high - low) * SHARES)
         inside[:, 0], inside[:, -1] = self.levels[:-1], self.levels[1:]
-        found = inside - (self.levels[:-1, None] * (1 - SHARES) + self.levels[1:, None] * SHARES)
-        rounding = 8 * torch.finfo(found.dtype).eps * inside.abs().amax(-1, keepdim=True)
-        return found.masked_fill(found.abs() <= rounding, 0.0)
+        difference = inside - (
+            self.levels[:-1, None] * (1 - SHARES) + self.levels[1:, None] * SHARES
+        )
+        rounding = 8 * torch.finfo(difference.dtype).eps * inside.abs().amax(-1, keepdim=True)
+        return difference.masked_fill(difference.abs() <= rounding, 0.0)
 
     @cached_property
     def errors(self) -> Tensor:
@@ -69,9 +71,9 @@ class Knots:
         Between the points where it is measured it may turn by h²/8 · max|f″|: a quarter of the
         largest second difference, which allows for an f″ twice as large as was seen.
         """
-        found = self._measured
-        turn = found.diff(n=2).abs().amax(-1) / 4
-        return torch.stack([found.amin(-1) - turn, found.amax(-1) + turn])
+        measured = self._measured
+        turn = measured.diff(n=2).abs().amax(-1) / 4
+        return torch.stack([measured.amin(-1) - turn, measured.amax(-1) + turn])
 
     @cached_property
     def lines(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -92,12 +94,14 @@ class Knots:
 
     def _measure_tail(self, end: Tensor, level: Tensor, width: Tensor) -> Tensor | None:
         """Return the least and largest error beyond an end, if the function settles, one way."""
-        found = self.evaluate(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
-        steps, rounding = found.diff(), 8 * torch.finfo(end.dtype).eps * (1 + level.abs())
+        distance = self.evaluate(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
+        steps, rounding = distance.diff(), 8 * torch.finfo(end.dtype).eps * (1 + level.abs())
         one_way = bool((steps >= -rounding).all()) or bool((steps <= rounding).all())
         if not one_way or not bool((steps[-20:].abs() <= rounding).all()):
             return None
-        return torch.stack([found.amin().clamp_max(0.0), found.amax().clamp_min(0.0)])[:, None]
+        return torch.stack([distance.amin().clamp_max(0.0), distance.amax().clamp_min(0.0)])[
+            :, None
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         """Let copies in other processes do without the function, which may have no name."""

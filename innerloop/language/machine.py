@@ -90,15 +90,15 @@ def run_on(machine: Machine) -> Iterator[None]:
         RUNNING.reset(token)
 
 
-def check_function(given: Any, name: str) -> None:
-    """Refuse what is no function of one other token."""
-    if not callable(given) or isinstance(given, Refusing):
+def check_function(function: Any, name: str) -> None:
+    """Refuse anything but a function of one other token."""
+    if not callable(function) or isinstance(function, Refusing):
         raise CannotCompile(
-            f"{name} takes a function of another token, got {describe_kind(given)}: write "
+            f"{name} takes a function of another token, got {describe_kind(function)}: write "
             f"{name}(lambda j: …)"
         )
     try:
-        inspect.signature(given).bind(None)
+        inspect.signature(function).bind(None)
     except TypeError:
         raise CannotCompile(
             f"{name} takes a function of one other token: write {name}(lambda j: …)"

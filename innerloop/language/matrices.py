@@ -16,7 +16,7 @@ multiple itself."""
 
 
 def make_matrices(
-    given: Matrices,
+    matrices: Matrices,
     scale: float | None,
     default_scale: float,
     name: str,
@@ -28,14 +28,13 @@ def make_matrices(
 
     "random" draws scale·(I + 0.3 G/√d) with Gaussian G: no two commute, none is symmetric.
     """
-    if isinstance(given, Tensor):
+    if isinstance(matrices, Tensor):
         if scale is not None:
             raise InputError(f"{name} are explicit matrices: a scale of {scale} would be ignored")
-        if given.shape not in ((d, d), (steps, d, d)):
-            raise InputError(
-                f"{name} must be {d}×{d} or {steps}×{d}×{d}, got {'×'.join(map(str, given.shape))}"
-            )
-        return given.expand(steps, d, d)
+        if matrices.shape not in ((d, d), (steps, d, d)):
+            size = "×".join(map(str, matrices.shape))
+            raise InputError(f"{name} must be {d}×{d} or {steps}×{d}×{d}, got {size}")
+        return matrices.expand(steps, d, d)
     if steps * d * d > MAX_WEIGHTS:
         raise OutOfRangeError(
             f"{name} would be {steps}×{d}×{d} numbers, up to {MAX_WEIGHTS:,} are built: "
@@ -43,7 +42,7 @@ def make_matrices(
         )
     scale = default_scale if scale is None else scale
     identity = torch.eye(d, dtype=torch.float64).expand(steps, d, d)
-    if given == "identity":
+    if matrices == "identity":
         return scale * identity
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(steps, d, d, generator=generator, dtype=torch.float64)

@@ -77,8 +77,8 @@ def find_statement(path: str, number: int) -> Statement:
 
 def list_statements(calls: Sequence[Call]) -> list[Statement]:
     """List the statements that lead to a result, from that of the part itself inwards."""
-    found = [find_statement(call.path, call.first) for call in reversed(calls)]
-    return list(dict.fromkeys(found))
+    statements = [find_statement(call.path, call.first) for call in reversed(calls)]
+    return list(dict.fromkeys(statements))
 
 
 def find_name(calls: Sequence[Call]) -> str:
@@ -109,7 +109,7 @@ def find_name(calls: Sequence[Call]) -> str:
 
 
 def _find_target(statement: ast.stmt | None) -> str:
-    """Return what a statement assigns to, as the author writes it but for `me`."""
+    """Return the target of an assignment as the author writes it, without `me.`."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
     elif isinstance(statement, ast.AugAssign | ast.AnnAssign):

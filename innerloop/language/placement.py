@@ -258,8 +258,8 @@ class _Planner:
             self.scratch.release(ending)
         if number == self.last:
             for entry, row in self.results.items():
-                kept = {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
-                change = self._locate(kept, held)
+                remaining = {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
+                change = self._locate(remaining, held)
                 add_to(change, entry, Fraction(-1))
                 units.add_linear(entry, change)
         block.units = units.build()
@@ -286,8 +286,8 @@ class _Planner:
         ]
         for part in node.parts:
             rows = [self._locate(row, held) for row in part.rows]
-            if len(part.net[0]) >= MIN_HINGES and (found := _pair_entries(rows, writes)):
-                block.hinges.append(Hinges(*found, part.net))
+            if len(part.net[0]) >= MIN_HINGES and (pairs := _pair_entries(rows, writes)):
+                block.hinges.append(Hinges(*pairs, part.net))
                 continue
             for row, write in zip(rows, writes, strict=True):
                 for slope, bias, weight in zip(*part.net, strict=True):

@@ -119,11 +119,11 @@ class PointChecker:
         stream = self._write(point.registers, tokens)
         expected = self._write(self._run_program(part, point), tokens)
         noted = _PartActivity(activity, part.name)
-        found = run_plan(part.plan, self.layout, stream, context, noted)
+        computed = run_plan(part.plan, self.layout, stream, context, noted)
         if part.name == "read-out" and SCRATCH in self.layout.registers:  # nothing reads it again
             left = set(self.layout[SCRATCH].places) - set(self.compiled.answer_places)
-            expected[:, list(left)] = found[:, list(left)]
-        return expected, found, stream
+            expected[:, list(left)] = computed[:, list(left)]
+        return expected, computed, stream
 
     def _run_program(self, part: LawPart, point: Point) -> dict[str, Value]:
         """Return what the registers, and that of the answer, hold after a part of the law."""
@@ -145,8 +145,8 @@ class PointChecker:
             if register.shared and name in self.layout.registers
             for place in self.layout[name].places
         }
-        found = SignProver(part.plan, self.layout, context).run(streams, shared)
-        return {(part.name, key) for key in found}
+        signed = SignProver(part.plan, self.layout, context).run(streams, shared)
+        return {(part.name, key) for key in signed}
 
     def _draw_different(self, part: LawPart) -> list[Point]:
         """Draw points that differ in every entry that depends on numbers or choices.
@@ -199,17 +199,17 @@ class PointChecker:
         On one stream, relative to max(1, |exact|); what rounding can do there is bounded.
         """
         context = self.definition.prompt.count_context(len(stream), self.sizes)
-        found = run_blocks(self._emit(part), stream, context)
-        off, told = abs(found - exact), ""
+        computed = run_blocks(self._emit(part), stream, context)
+        off, message = abs(computed - exact), ""
         allowed = abs(exact) * ROUNDING
         if (off > allowed).any():
             allowed = bound_rounding(part.plan, self.layout, stream, context)
         places = np.argwhere(off > allowed)
         if len(places):
-            where = self.describe(part, exact, found, places)
-            told = f"the float64 weights are not the exact ones, rounded: {where}"
+            where = self.describe(part, exact, computed, places)
+            message = f"the float64 weights are not the exact ones, rounded: {where}"
         one: Any = Fraction(1)
-        return float((off / np.maximum(abs(exact), one)).max()), told
+        return float((off / np.maximum(abs(exact), one)).max()), message
 
     def _emit(self, part: LawPart) -> list[Any]:
         if part.name not in self._emitted:
@@ -220,21 +220,21 @@ class PointChecker:
         """Describe a difference, at numbers as small as they differ at; empty if none is found."""
         for limit in (1, 2, 4, 8, 64, 1024, 1 << 20, 1 << 30):
             for _ in range(6):
-                expected, found, _ = self.compare(part, Fraction(limit, 8), Activity())
-                places = np.argwhere(expected != found)
+                expected, computed, _ = self.compare(part, Fraction(limit, 8), Activity())
+                places = np.argwhere(expected != computed)
                 if len(places):
-                    return self.describe(part, expected, found, places)
+                    return self.describe(part, expected, computed, places)
         return ""
 
-    def describe(self, part: LawPart, expected: Any, found: Any, places: Any = None) -> str:
+    def describe(self, part: LawPart, expected: Any, computed: Any, places: Any = None) -> str:
         """Describe where two streams differ."""
-        places = np.argwhere(expected != found) if places is None else places
-        token, column = min(map(tuple, places), key=lambda p: abs(expected[p] - found[p]))
+        places = np.argwhere(expected != computed) if places is None else places
+        token, column = min(map(tuple, places), key=lambda p: abs(expected[p] - computed[p]))
         name = next(n for n in self.layout.registers if column in self.layout[n].places)
         entry = self.layout[name].places.index(column)
         return (
             f"in the {part.name}, entry {entry} of {name} of token {token} should be "
-            f"{expected[token, column]}, the weights give {found[token, column]}"
+            f"{expected[token, column]}, the weights give {computed[token, column]}"
         )
 
     def _draw(self, part: LawPart, scale: Fraction | None, index: int | None = None) -> Point:

@@ -23,24 +23,24 @@ from innerloop.language.refusals import describe_kind
 from innerloop.language.types import to_fraction
 
 
-def _check_value(given: Any, name: str) -> None:
+def _check_value(value: Any, name: str) -> None:
     """Refuse a plain number where a value of a token is expected."""
-    if not is_value(given):
+    if not is_value(value):
         instead = ": for numbers, max(x, 0)" if name == "relu" else ""
-        raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(given)}{instead}")
+        raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(value)}{instead}")
 
 
-def _check_number(given: Any, least: int, above: bool, name: str) -> None:
+def _check_number(number: Any, least: int, above: bool, name: str) -> None:
     """Refuse a number that is too small; one of the program is compared when it is compiled.
 
     One that `identify` fits may be anything.
     """
-    if isinstance(given, RecordedNumber):
-        get_recorder().add("check_number", given, least, above, name)
-    elif isinstance(given, numbers.Real):
-        check_number(given, least, above, name)
+    if isinstance(number, RecordedNumber):
+        get_recorder().add("check_number", number, least, above, name)
+    elif isinstance(number, numbers.Real):
+        check_number(number, least, above, name)
     else:
-        raise CannotCompile(f"{name} must be a number, got {describe_kind(given)}")
+        raise CannotCompile(f"{name} must be a number, got {describe_kind(number)}")
 
 
 def _check_reach(reach: Any) -> None:
@@ -48,12 +48,12 @@ def _check_reach(reach: Any) -> None:
         _check_number(reach, 0, True, "reach")
 
 
-def _check_threshold(given: Any, name: str) -> None:
+def _check_threshold(threshold: Any, name: str) -> None:
     """Refuse a negative number; a value of a token is checked where it is computed."""
-    if is_value(given):
-        get_recorder().add("check_values", given, "at least 0", name)
+    if is_value(threshold):
+        get_recorder().add("check_values", threshold, "at least 0", name)
     else:
-        _check_number(given, 0, False, name)
+        _check_number(threshold, 0, False, name)
 
 
 def mean(

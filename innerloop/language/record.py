@@ -82,14 +82,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "stack": lambda _, rows: rows[0].stack(rows),
     "rectify": lambda _, a: a.rectify(),
     "sum_hinges": lambda _, a, *net: a.sum_hinges(*net),
-    "read": lambda machine, *given: machine.read(*given),
-    "write": lambda machine, *given: machine.write(*given),
-    "attend": lambda machine, *given: machine.attend(*given),
-    "attend_softmax": lambda machine, *given: machine.attend_softmax(*given),
-    "interpolate": lambda machine, *given: machine.interpolate(*given),
-    "check_range": lambda machine, *given: machine.check_range(*given),
-    "check_values": lambda machine, *given: machine.check_values(*given),
-    "check_number": lambda machine, *given: machine.check_number(*given),
+    "read": lambda machine, *values: machine.read(*values),
+    "write": lambda machine, *values: machine.write(*values),
+    "attend": lambda machine, *values: machine.attend(*values),
+    "attend_softmax": lambda machine, *values: machine.attend_softmax(*values),
+    "interpolate": lambda machine, *values: machine.interpolate(*values),
+    "check_range": lambda machine, *values: machine.check_range(*values),
+    "check_values": lambda machine, *values: machine.check_values(*values),
+    "check_number": lambda machine, *values: machine.check_number(*values),
 }
 """What each operation does on a machine, with the values that the machine computes with."""
 

@@ -70,9 +70,9 @@ def is_other(token: Token) -> bool:
     return vars(token)["__other__"]
 
 
-def is_value(given: Any) -> bool:
+def is_value(value: Any) -> bool:
     """Whether something is a value of a token, and not a number."""
-    return isinstance(given, Recorded) and not isinstance(given, RecordedNumber)
+    return isinstance(value, Recorded) and not isinstance(value, RecordedNumber)
 
 
 class Recorded(Refusing):

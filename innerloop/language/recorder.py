@@ -78,8 +78,8 @@ class Recorder:
             return argument.slot
         if isinstance(argument, list | tuple) and not isinstance(argument, Slot):
             return tuple(map(self.freeze, argument))
-        kept = (Slot, Body, Knots, Matrix, str, int, type(None))
-        return argument if isinstance(argument, kept) else to_fraction(argument)
+        unchanged = (Slot, Body, Knots, Matrix, str, int, type(None))
+        return argument if isinstance(argument, unchanged) else to_fraction(argument)
 
     def check_usable(self, value: Recorded) -> None:
         """Refuse a value of another recording, or of a token whose sum is not being computed."""

@@ -112,17 +112,17 @@ class Refusing:
     def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
         raise CannotCompile(PYTHON_NUMBER)
 
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Let scalars of NumPy be numbers; refuse its functions."""
         known = {**OPERATORS, **COMPARISONS}.get(function.__name__)
         if function.__name__ in COMPARISONS and not self.compares:
             raise CannotCompile(COMPARISON)
-        if known is None or method != "__call__" or len(given) != 2:
+        if known is None or method != "__call__" or len(inputs) != 2:
             _refuse_function("numpy", function.__name__)
-        if any(isinstance(each, np.ndarray) and each.ndim for each in given):
+        if any(isinstance(each, np.ndarray) and each.ndim for each in inputs):
             raise CannotCompile(f"an array of NumPy and a value of a token: {PRODUCTS}")
         scalar = (np.generic, np.ndarray)
-        return known(*(each.item() if isinstance(each, scalar) else each for each in given))
+        return known(*(each.item() if isinstance(each, scalar) else each for each in inputs))
 
     @classmethod
     def __torch_function__(
@@ -151,12 +151,12 @@ def refuse_factor(factor: Any) -> NoReturn:
     raise CannotCompile(f"a matrix times {describe_kind(factor)}: {PRODUCTS}")
 
 
-def describe_kind(given: Any) -> str:
+def describe_kind(value: Any) -> str:
     """Describe what was given where something else was expected, in the language's words."""
-    if isinstance(given, Refusing):
-        return repr(given) if given.compares else f"a value of shape {given.shape}"
-    if isinstance(given, numbers.Number):
-        return f"the number {given}"
-    if given is None:
+    if isinstance(value, Refusing):
+        return repr(value) if value.compares else f"a value of shape {value.shape}"
+    if isinstance(value, numbers.Number):
+        return f"the number {value}"
+    if value is None:
         return "nothing"
-    return f"a {type(given).__name__}"
+    return f"a {type(value).__name__}"

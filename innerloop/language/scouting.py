@@ -38,7 +38,7 @@ class _Block(NamedTuple):
 
 
 class Scout:
-    """Runs the blocks of a plan in floating point, and tells which ReLUs are active."""
+    """Runs the blocks of a plan in floating point, and notes which ReLUs are active."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         self.layout = layout
@@ -46,27 +46,27 @@ class Scout:
 
     def look(self, stream: Any, context: int) -> Sides:
         """Run one stream, (tokens, width), and note both sides of every ReLU."""
-        found = Sides({}, {})
+        sides = Sides({}, {})
         for number, block in enumerate(self._blocks):
-            stream = self._attend(block, stream, context, number, found)
+            stream = self._attend(block, stream, context, number, sides)
             numbers = stream @ block.inner.T + block.bias
             for index, unit in enumerate(block.plan.units):
                 if unit.reads:
-                    _note(found, (number, "unit", index), numbers[:, index])
+                    _note(sides, (number, "unit", index), numbers[:, index])
             update = np.maximum(numbers, 0) @ block.outer
             before = 0
             for sources, targets, (slope, bias, weight) in block.hinges:
                 each = stream[:, sources, None] * slope + bias
                 for k in range(len(slope)):
-                    _note(found, (number, "hinge", before + k), each[..., k])
+                    _note(sides, (number, "hinge", before + k), each[..., k])
                 added = (np.maximum(each, 0) * weight).sum(-1)
                 for place, column in zip(targets, added.T, strict=True):
                     update[:, place] += column
                 before += len(slope)
             stream = stream + update
-        return found
+        return sides
 
-    def _attend(self, block: _Block, stream: Any, context: int, number: int, found: Sides) -> Any:
+    def _attend(self, block: _Block, stream: Any, context: int, number: int, sides: Sides) -> Any:
         if not block.heads:
             return stream
         kind = block.plan
@@ -75,7 +75,7 @@ class Scout:
         for index, (score, value) in enumerate(block.heads):
             scores = stream @ score @ stream.T
             if block.relu:
-                _note(found, (number, "head", index), scores[counted != 0])
+                _note(sides, (number, "head", index), scores[counted != 0])
                 scores = np.maximum(scores, 0)
             out = out + (scores * counted) @ stream @ value
         return out
@@ -112,11 +112,11 @@ class Scout:
         return self.layout[entry[0]].places[entry[1]]
 
 
-def _note(found: Sides, key: Any, numbers: Any) -> None:
+def _note(sides: Sides, key: Any, numbers: Any) -> None:
     """Note a ReLU; of hinges on several entries, any of them counts."""
     clear = 1e-9 * (1 + np.abs(numbers).max(initial=0.0))  # nearer to 0 is too near to tell
-    found.active[key] = found.active.get(key, False) or bool((numbers > clear).any())
-    found.silent[key] = found.silent.get(key, False) or bool((numbers < -clear).any())
+    sides.active[key] = sides.active.get(key, False) or bool((numbers > clear).any())
+    sides.silent[key] = sides.silent.get(key, False) or bool((numbers < -clear).any())
 
 
 def shows_more(sides: Sides, active: set[Any], silent: set[Any]) -> bool:

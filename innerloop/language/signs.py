@@ -1,6 +1,6 @@
 """Signs that ReLUs cannot leave: proved from the prompt's constants, squares and declared ranges.
 
-A comparison at points sees some units from one side only. For many there is no other side: what
+A comparison at points sees some units from one side only. Many have only one side: what
 clears a mean square by relu(x) − relu(−x) never needs the second. Here the blocks are run on
 intervals, token by token, in rational arithmetic:
 
@@ -70,10 +70,10 @@ def _multiply(a: Any, b: Any) -> Any:
 
 
 def _reduce(choose: Any, ends: list[Any]) -> Any:
-    found = ends[0]
+    result = ends[0]
     for each in ends[1:]:
-        found = choose(found, each)
-    return found
+        result = choose(result, each)
+    return result
 
 
 class SignProver:
@@ -137,8 +137,8 @@ class SignProver:
                 place = self._find(target)
                 added[place] = added[place] + summed if place in added else summed
         for head in block.heads:
-            asked = {self._find(query) for query, _ in head.score}
-            if not asked <= self.same or block.mask == "causal":
+            queries = {self._find(query) for query, _ in head.score}
+            if not queries <= self.same or block.mask == "causal":
                 self.same -= {self._find(target) for _, target in head.value}
         for place, more in added.items():
             self.held.low[:, place] = self.held.low[:, place] + more.low
@@ -146,10 +146,10 @@ class SignProver:
 
     def _sum(self, parts: Iterable[Interval]) -> Interval:
         tokens = len(self.held.low)
-        found = Interval(*(np.full((tokens, tokens), ZERO, dtype=object) for _ in range(2)))
+        total = Interval(*(np.full((tokens, tokens), ZERO, dtype=object) for _ in range(2)))
         for part in parts:
-            found = found + part
-        return found
+            total = total + part
+        return total
 
     def _score(self, pairs: Mapping[tuple[Entry, Entry], Fraction]) -> Interval:
         """Bound a score for all pairs of tokens."""

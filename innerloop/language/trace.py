@@ -292,5 +292,5 @@ def trace_answer(
 ) -> Trace:
     """Trace a function that returns the answer of a token."""
     tracer, value = trace_record(record, numbers, registers, shapes)
-    assert isinstance(value, Form), "an answer that is no value is not recorded"
+    assert isinstance(value, Form), "the recorder refuses answers that are not values"
     return Trace(tracer.nodes, tracer.ranges, {"answer": value})

@@ -122,8 +122,8 @@ def to_fraction(value: Any) -> Fraction:
         return Fraction(value)
     if isinstance(value, str | complex) or not hasattr(value, "__float__"):
         raise CannotCompile(
-            f"{value!r:.60} is no number: a program adds and multiplies values of tokens and real "
-            "numbers"
+            f"{value!r:.60} is not a number: a program adds and multiplies values of tokens and "
+            "real numbers"
         )
     try:
         number = float(value)

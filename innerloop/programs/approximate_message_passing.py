@@ -3,7 +3,7 @@
 Program    w ← S_θ(w + Xᵀz/√n),   θ = c ‖z‖/√n,   z ← (y − Xw)/√n + z ‖w‖₀/n,   from z = y/√n;
            the root of ‖z‖²/n is on knots, and an entry counts as min(1, slope·|w|)
 Registers  every token holds w, token i its own z; a query answers ⟨w, x⟩
-Agrees     with the algorithm `approximate-message-passing`, but for the knots
+Agrees     with the algorithm `approximate-message-passing`, except for the knots
 Exact for  the built n, every d, ‖z‖²/n within the knots, with these straight lines. The root on m
            geometric knots of ratio r is off by a factor of at most 1 − 2r^{1/4}/(1 + √r) ≈ ln² r/32
 """

@@ -50,9 +50,9 @@ class GamePrompt(Prompt, ABC):
         """Return t, observations, normals, actions and rewards of all steps of a game."""
 
     def fill_registers(self, problem: Any) -> Registers:
-        t, shown, noise, action, reward = self.list_steps(problem)
-        first = self.fill_observation(t, shown, noise, self.find_sizes(problem))
-        second = self.fill_action(t, shown, action, reward, self.find_sizes(problem))
+        t, observations, noise, action, reward = self.list_steps(problem)
+        first = self.fill_observation(t, observations, noise, self.find_sizes(problem))
+        second = self.fill_action(t, observations, action, reward, self.find_sizes(problem))
         return {
             name: alternate(first.get(name), second.get(name), len(self.offers[name]))
             for name in {**first, **second}
@@ -77,12 +77,12 @@ class BanditPrompt(GamePrompt):
         return {"d": problem.d, "n": problem.n, "A": problem.arms}
 
     def list_steps(self, problem: BanditGameProblem) -> Any:
-        shown = ActionSet(0, problem.features)
-        return torch.arange(problem.n), shown, problem.noise, problem.actions, problem.rewards
+        actions = ActionSet(0, problem.features)
+        return torch.arange(problem.n), actions, problem.noise, problem.actions, problem.rewards
 
     def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
-        shown = observation.features
-        return {"a": shown, "z": noise, "pos": torch.as_tensor(2 * t + 1).to(shown)}
+        features = observation.features
+        return {"a": features, "z": noise, "pos": torch.as_tensor(2 * t + 1).to(features)}
 
     def fill_action(
         self, t: Any, observation: Any, action: Tensor, reward: Tensor, sizes: Sizes

@@ -54,8 +54,8 @@ class PlanningPrompt(GamePrompt):
     def list_steps(self, problem: TabularGameProblem) -> Any:
         rewards = problem.rewards.flatten(-2)
         t = torch.arange(rewards.shape[-1], device=rewards.device)
-        shown = Situation._make([t % problem.horizon, problem.states.flatten(-2)])
-        return t, shown, rewards.new_zeros(0), problem.actions.flatten(-2), rewards
+        situations = Situation._make([t % problem.horizon, problem.states.flatten(-2)])
+        return t, situations, rewards.new_zeros(0), problem.actions.flatten(-2), rewards
 
     def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
         state = mark_index("states", observation.state, sizes["S"]).to(noise)
@@ -72,8 +72,8 @@ class PlanningPrompt(GamePrompt):
         """Return position, episode, mark and step of tokens, in the precision of another tensor."""
         i, step = (torch.as_tensor(part, device=like.device) for part in (number, step))
         marks, steps = self.all_marks.to(i.device)[i], mark_index("steps", step, horizon)
-        found = {"i": i, "i2": i * i, "e": i // (2 * horizon), "p": marks, "h": steps}
-        return {name: value.to(like) for name, value in found.items()}
+        numbers = {"i": i, "i2": i * i, "e": i // (2 * horizon), "p": marks, "h": steps}
+        return {name: value.to(like) for name, value in numbers.items()}
 
     def select_answer(self, problem: TabularGameProblem, answer: Tensor) -> Tensor:
         return answer[..., 0::2, :].unflatten(-2, (problem.episodes, problem.horizon))
@@ -108,7 +108,7 @@ class PlanningProgram(ProgramConstruction, ABC):
     """A program on planning prompts, each step of which goes one step of an episode back."""
 
     program: ClassVar[Definition]
-    """Its definition, but for the marks."""
+    """Its definition without the marks."""
     takes = "up to"
 
     d: int = parameter(3, "states S", least=1, most=50)

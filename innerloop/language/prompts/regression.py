@@ -74,10 +74,10 @@ class RegressionProgram(ProgramConstruction, RegressionConstruction[Any], ABC): 
 
     def distributions(self) -> list[LinearRegression]:
         law = RegressionConstruction.distributions(self)
-        found = [
+        distributions = [
             self.problems(**{name: getattr(each, name) for name in each.values()}) for each in law
         ]
-        return found[:1] if self.definition.needs_n or self._has_ranges else found
+        return distributions[:1] if self.definition.needs_n or self._has_ranges else distributions
 
     @property
     def _has_ranges(self) -> bool:

@@ -38,7 +38,7 @@ def try_program(program: Program, chance: random.Random, folder: Path) -> Verdic
     """Compile a program and compare the answers of a transformer that is certified."""
     path = folder / "program.py"
     path.write_text(program.text, "utf-8")
-    sizes = {"d": program.d, "n": program.n}
+    sizes: dict[str, Any] = {"d": program.d, "n": program.n}
     if program.prompt == "points":
         sizes["clusters"] = CLUSTERS
     eta = program.eta if len(program.eta) == 1 else program.eta * (STEPS // len(program.eta))
