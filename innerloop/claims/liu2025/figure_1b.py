@@ -4,16 +4,16 @@ Printed    support within the first 10 of d = 20, in training and test: Small TF
            significantly, other baselines do not; LISTA-VM-SS (columns of X beyond it are set to
            zero) reaches approximately 0.07, "almost 10 times better than the standard version of
            LISTA-VM and comparable to the prediction error of Small TF"
-Tested     each trained here with and without the restriction but for the transformers, which are
-           recorded ones as in liu2025.figure-1a, each compared with itself, trained alike. Without
-           recorded ones the package trains Small TF from random weights for as many steps as the
-           others. At `full` three trainings of each, but one of GPT-2. LISTA, LISTA-CP and ALISTA
-           are baselines too, and not measured here
+Tested     each method is trained here with and without the restriction, except the transformers,
+           which are recorded as in liu2025.figure-1a. A method is compared with itself, trained in
+           the same way. Without recorded networks the package trains Small TF from random weights
+           for as many steps as the others. There are three trainings of each at `full`, but one of
+           GPT-2. LISTA, LISTA-CP and ALISTA are baselines too and are not measured here
 Reading    "the standard version" is LISTA-VM of any support: 0.68 (Figure 3) over 0.07 is 9.7
 Ours       "almost ten times" is five or more, "significantly" a fifth, "comparable" within a factor
-           of 2, either way, "approximately 0.07" within a tenth. All that is trained is left open,
-           won or lost, unless it is trained as in the paper. LISTA-VM and LISTA-VM-SS begin at
-           Chebyshev's steps and see some X stretched in training
+           of 2, either way, "approximately 0.07" within a tenth. Statements about trained methods
+           stay undecided unless these are trained as in the paper. LISTA-VM and LISTA-VM-SS begin
+           at Chebyshev's steps and see some X stretched in training
 Beyond     with 4.5 % of the paper's instances LISTA-VM-SS is 3.3 to 3.8 times better than LISTA-VM
            of any support. LISTA-VM, which is a baseline too, improves nearly as much when it is
            trained on such supports: rows of M that are zero keep β in the support. LISTA-VM-SS has

@@ -10,8 +10,8 @@ Tested     three trainings alike from the same random weights, loss at every pre
            proof's V, the linear read-out at 0. All are trained at every prefix, where the paper
            trains on y_{N+1}: the figure is over n
 Ours       "similarly" is within a fifth, either way, at the n of the training; "insignificant" is a
-           tenth of the linear read-out's loss at three times that n. All is left open, won or
-           lost, unless it is trained as in the paper
+           tenth of the linear read-out's loss at three times that n. All statements stay
+           undecided, whatever their outcome, unless the networks are trained as in the paper
 Beyond     in `full` V free has the lower loss at n = 10, 0.79, 0.82 and 0.75 against 1.68, 1.58 and
            1.26. The gap closes in size, not in proportion: at n = 30, as at n = 10, the linear
            read-out has about twice the loss. With V of the proof, seed by seed: of seed 0 one of

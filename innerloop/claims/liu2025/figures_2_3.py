@@ -147,7 +147,7 @@ def judge_figure_3(cells: list[Cell]) -> Evidence:
     level = cells[0]["sparsity"]
     ends = {name: cover_values(_list_last(cells, name)) for name in VARIANTS}
     every = cover_values([last for name in VARIANTS for last in _list_last(cells, name)])
-    count = f"last losses of {len(VARIANTS)} ways of training, {len(cells)} restarts each"
+    count = f"last losses of {len(VARIANTS)} ways of training, restarts of each: {len(cells)}"
     learns = check_within(
         "LISTA-VM, trained on many $X$, is significantly more promising than $β̂ = 0$",
         every,
