@@ -727,8 +727,9 @@ def test_what_is_too_large_or_too_long_names_its_line(
 
 @pytest.mark.parametrize("name", ["tolerance", "transformer", "algorithm", "steps", "seed"])
 def test_a_number_is_not_called_as_what_a_construction_has(name: str) -> None:
+    declared: dict[str, Any] = {name: Number(0.1)}
     with pytest.raises(CannotCompile, match=rf"line .*a number cannot be called {name!r}"):
-        program(w=State(), **{name: Number(0.1)})(nothing)
+        program(w=State(), **declared)(nothing)
 
 
 @pytest.mark.parametrize("dim", [2.5, 0, -1, True, "d+1", None])

@@ -21,7 +21,7 @@ LEAST_SIZE = 1e-140
 LEAST_SQUARE = LEAST_SIZE**2
 """Columns need an entry of this size, so that their squares do not underflow."""
 FLAT_SHARE = 2 * torch.finfo(torch.float64).eps
-"""A column whose spread is at most this share of its size differs from a constant by rounding only."""
+"""A column whose spread is at most this share of its size is constant up to rounding."""
 Matrices = Float[Tensor, "problems d d"]
 Vectors = Float[Tensor, "problems d"]
 Numbers = Float[Tensor, " problems"]
