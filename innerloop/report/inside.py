@@ -28,8 +28,8 @@ def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
     """Draw the answers, the read-out and the intervention of each layer, each beside its controls.
 
     A control repeats the measurement on a random network, with the states of other prompts, or with
-    a rotated change. If a state has several tensors, the one with the lowest read-out score is drawn. Numbers below 0
-    are drawn at 0.
+    a rotated change. If a state has several tensors, the one with the lowest read-out score is
+    drawn. Numbers below 0 are drawn at 0.
     """
     return (
         draw_panels(inside)
