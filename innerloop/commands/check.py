@@ -87,7 +87,7 @@ def check_with_progress(words: list[str], chosen: CheckOptions) -> tuple[list[Ou
 
 
 def finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit 1 if a check raised an error, 2 if the engine was lost or results were not stored."""
+    """Exit with code 1 if a check raised an error, and with 2 if workers or results were lost."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
         print_error(f"these checks raised an error: {', '.join(broken)}")
         raise typer.Exit(1)

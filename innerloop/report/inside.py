@@ -25,10 +25,11 @@ TITLES = {
 
 
 def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
-    """Draw the three numbers of each layer side by side, each against its controls.
+    """Draw the answers, the read-out and the intervention of each layer, each beside its controls.
 
-    If a state has several tensors, the one with the lowest read-out score is drawn. Numbers below 0
-    are drawn at 0.
+    A control repeats the measurement on a random network, with the states of other prompts, or with
+    a rotated change. If a state has several tensors, the one with the lowest read-out score is
+    drawn. Numbers below 0 are drawn at 0.
     """
     return (
         draw_panels(inside)
