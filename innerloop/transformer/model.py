@@ -187,7 +187,7 @@ class Transformer(nn.Module):
 
         The result equals the last token of `forward`. The other tokens run only through blocks
         whose output a later block reads from them. In a decoder whose keys and values depend only
-        on the prompt, there are no such blocks.
+        on the prompt, they run through none.
         """
         context = self._check_tokens(tokens, None)
         blocks = [block for _, block in self._schedule()]
