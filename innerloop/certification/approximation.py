@@ -27,7 +27,7 @@ ROUNDING = 1e-12
 def measure_approximation(
     construction: Construction[Any, Any], problem: Any
 ) -> dict[str, float] | None:
-    """Bound and measure how far a step, or the answer, is from what the functions give.
+    """Bound and measure the distance of a step, or the answer, from that of the functions.
 
     Returns the largest `bound`, the largest difference `measured`, and `excess`, the largest part
     of a difference that is above its own bound: 0, or the bound is wrong. None without knots.

@@ -279,7 +279,7 @@ def _has_own_weights(construction: Construction[Any, Any], transformer: Transfor
 
 
 def _list_kinds(transformer: Transformer) -> list[tuple[str, ...]]:
-    """List kind, mask and normalisation of all attention; notes may be told otherwise later."""
+    """List kind, mask and normalisation of all attention; notes may be worded otherwise later."""
     layers = [block.attention for block in transformer.blocks() if block.attention is not None]
     return [(layer.kind, layer.mask, layer.normalisation) for layer in layers]
 

@@ -97,7 +97,7 @@ def find_program(step: Any) -> type[ProgramConstruction]:
 
 
 def _list_programs() -> list[str]:
-    """List what can be compiled by name: programs, and constructions that are written as one."""
+    """List all names that can be compiled: programs, and constructions written as programs."""
     kinds = load_members("constructions", Construction)
     written = [name for name, kind in kinds.items() if issubclass(kind, ProgramConstruction)]
     return [*load_members("programs", Construction), *written]
