@@ -367,4 +367,5 @@ def test_actions_of_a_game_are_drawn_at_random() -> None:
 
     right, other = make_game(count_first), make_game(count_half)
     assert check_exactly(right).equal
-    assert "should be" in check_exactly(right, compiled=other.compiled).difference
+    mixed = replace(right.compiled, steps=other.compiled.steps, layout=other.compiled.layout)
+    assert "should be" in check_exactly(right, compiled=mixed).difference

@@ -23,7 +23,7 @@ def reduce_rank(products: Sequence[Factors]) -> list[Factors]:
 
 
 def reduce_stably(products: Sequence[Factors], written: int) -> list[Factors]:
-    """Reduce the rank, in the given order or the other, unless terms would cancel each other.
+    """Reduce the rank, in either order, unless terms would cancel each other.
 
     Exact algebra does not see that they do, floats do. `written` is the side, 0 or 1, whose entries
     are the places that add up what the other side reads.

@@ -192,6 +192,6 @@ def _find_register(answer: Form, shapes: Mapping[str, tuple[int, ...]]) -> str |
 
 
 def _needs_blocks(trace: Trace) -> bool:
-    """Whether an answer is more than a linear form of what a token holds."""
+    """Whether an answer needs blocks: it is not linear in the registers of a token."""
     names = {node.name for node in trace.nodes}
     return any(e[0] in names for form in trace.results.values() for row in form.rows for e in row)

@@ -160,7 +160,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @property
     def target(self) -> Target:
-        """What it is compiled for."""
+        """The attention, token counts and savings that it is compiled for."""
         counts = {"context": self._count_context()} if self.fixed_n and "n" in self.sizes else {}
         return Target(self.attention == "relu", counts, self.peepholes)
 
@@ -271,7 +271,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.definition.prompt.select_answer(problem, answer)
 
     def _read_form(self, stream: Tensor) -> Tensor:
-        """Read an answer that is linear in what a token holds."""
+        """Read an answer that is linear in the registers of a token."""
         form = self.compiled.answer
         assert form is not None
         columns = []

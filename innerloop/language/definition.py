@@ -124,7 +124,7 @@ class Definition:
 
     @property
     def digest(self) -> str:
-        """A hash of what the program says; comments, docstrings and spaces do not count."""
+        """A hash of the program's code; comments, docstrings and spaces do not count."""
         parts = [repr(sorted((name, repr(r)) for name, r in self.registers.items()))]
         parts += [ast.dump(_parse(_get_text(function))) for function in self.functions]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

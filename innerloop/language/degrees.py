@@ -41,7 +41,7 @@ def find_degree(plan: Plan) -> int | None:
 
 
 def _find_traced_degree(plan: Plan) -> int:
-    """Return the degree of what the program says."""
+    """Return the degree of the program's results as polynomials."""
     degrees = {"one": 0}
     for node in plan.nodes:
         degrees[node.name] = max(

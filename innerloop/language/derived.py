@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ReferenceOf:
-    """The reference algorithm of a program's class, made when it is first asked for."""
+    """The reference algorithm of a program's class, created on first use."""
 
     def __get__(self, instance: Any, owner: type[ProgramConstruction]) -> type[Reference]:
         if "_reference" not in owner.__dict__:
@@ -43,7 +43,7 @@ class CountedCost:
 
 
 class Own:
-    """The numbers of a construction, the same in every step: what a step asks for as `own`."""
+    """The numbers of a construction, the same in every step; a step takes them as `own`."""
 
     def __init__(self, construction: ProgramConstruction) -> None:
         self._construction = construction
@@ -55,7 +55,7 @@ class Own:
 
 
 class Repeats:
-    """Whether a program is looped: where its steps are all the same, unless its class says."""
+    """Whether a program is looped: by default, if all of its steps are the same."""
 
     def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Any:
         return False if instance is None else instance.repeats

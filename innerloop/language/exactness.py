@@ -91,7 +91,7 @@ class Exactness:
 
     @property
     def brief(self) -> str:
-        """Say what was found in a few words."""
+        """The outcome in a few words."""
         if self.difference:
             return f"differs: {self.difference}"
         lines = ", with straight lines between knots" if self.lines else ""
@@ -118,7 +118,7 @@ class Exactness:
 
     @property
     def text(self) -> str:
-        """Say what was found, and what it proves."""
+        """The outcome, and what it proves."""
         where = f"{self.points} random points of {self._sizes}{self._choices}"
         if self.difference:
             return f"{self.name}: not equal: {self.difference} (of {where})"
@@ -140,7 +140,7 @@ class Exactness:
 
     @property
     def _proof(self) -> str:
-        """Say what equality of polynomials proves."""
+        """Describe what equality of polynomials proves."""
         bound = f"a probability of {self.chance} < 1e{math.ceil(self.log10_probability or 0)}"
         if self.tried == self.choices:
             return f"a proof for these sizes, up to {bound}"

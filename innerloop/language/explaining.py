@@ -100,7 +100,7 @@ def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, in
 
 
 def describe_blocks(construction: Any) -> list[str]:
-    """Say in a line per part how many blocks it has, how many it needs, and what they run."""
+    """Describe each part in a line: its blocks, how many it needs, and what they compute."""
     lines = []
     for part in explain_program(construction)["parts"]:
         runs = "; ".join(

@@ -34,7 +34,7 @@ def find_size(number: Fraction) -> float:
 
 
 def describe_size(number: Fraction) -> str:
-    """Say how large a number is that float64 cannot hold, and what it can."""
+    """Describe the size of a number that float64 cannot hold, and the limit of float64."""
     size = math.log10(abs(number.numerator)) - math.log10(number.denominator)
     limit = "at most 1.8e308" if size > 0 else "at least 2.2e-308, or of fewer digits"
     return f"a number of about 1e{round(size)}, which float64 cannot hold: it is {limit}"

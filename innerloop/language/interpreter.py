@@ -123,7 +123,7 @@ class Interpreter(Machine):
         return Value(insert_axis(weighted.sum(keys), keys), value.shape)
 
     def _find_flags(self, where: Body) -> Array:
-        """Return which pairs of tokens count; what is neither 0 nor 1 is the author's mistake."""
+        """Return the flag of each pair of tokens; refuse one that is neither 0 nor 1."""
         flags = _as_value(where(), self._like).array
         violated = find_violations(flags, "0 or 1", self._error)
         if violated.any():
@@ -185,7 +185,7 @@ def _pick(array: Array, marked: Array) -> Any:
 
 
 def _expand_entries(array: Array, shape: tuple[int, ...]) -> Array:
-    """Repeat what every entry of a register holds: the last dimensions become its shape."""
+    """Repeat one number for every entry of a register: the last dimensions become its shape."""
     whole = tuple(array.shape[: array.ndim - len(shape)]) + shape
     return array.expand(whole) if isinstance(array, Tensor) else np.broadcast_to(array, whole)
 

@@ -23,7 +23,7 @@ class Setting(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A range that forms of a token must stay in, and the line that asks for it.
+    """A range that forms of a token must stay in, and the line that requires it.
 
     knots      of a function that is followed there
     condition  what the forms must be instead: flags of gates, say, are 0 or 1

@@ -74,7 +74,7 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
 
 
 def _list_ranges(trace: Trace, schedule: Schedule) -> list[Range]:
-    """List the ranges of what is computed: those of nodes that no result needs do not matter."""
+    """List the ranges of the nodes that a result needs."""
     dropped = {node.name for node in trace.nodes} - {node.name for node in schedule.nodes}
     return [
         each

@@ -24,7 +24,7 @@ from innerloop.language.types import to_fraction
 
 
 def _check_value(value: Any, name: str) -> None:
-    """Refuse a plain number where a value of a token is expected."""
+    """Refuse a number where a value of a token is expected."""
     if not is_value(value):
         instead = ": for numbers, max(x, 0)" if name == "relu" else ""
         raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(value)}{instead}")
@@ -251,7 +251,7 @@ def gate(flag: Any, x: Any, bound: Any) -> Any:
 
 
 def closed(x: Any, off: Any, bound: Any) -> Any:
-    """Keep x where `off` is 0, and give 0 where it is at least 1; it must be one of these.
+    """Return x where `off` is 0, and 0 where it is at least 1; other values of `off` are refused.
 
     Args:
         x: A value.

@@ -32,7 +32,7 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
 def define(
     *, prompt: str | Prompt = "regression", **declared: Any
 ) -> Callable[[Function], Definition]:
-    """Declare a step and its registers, for a construction that says the rest in its class.
+    """Declare a step and its registers, for a construction whose class declares the rest.
 
     Args:
         prompt: The name of a kind of prompt, as for `program`, or a prompt of one's own.

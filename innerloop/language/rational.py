@@ -103,7 +103,7 @@ def run_plan(
 
 
 def bound_rounding(plan: Plan, layout: Layout, stream: Stream, context: int) -> Stream:
-    """Bound what weights that are off by ROUNDING, relative to each, may change at one stream.
+    """Bound the change of one stream's results if each weight has a relative error of ROUNDING.
 
     With all weights and numbers positive nothing cancels and every ReLU is open, so that larger
     weights give what any smaller change of weights of either sign cannot exceed.

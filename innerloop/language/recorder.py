@@ -72,7 +72,7 @@ class Recorder:
         return Slot(self.count)
 
     def freeze(self, argument: Any) -> Any:
-        """Return an argument as it is kept: slots for recorded values, rationals for numbers."""
+        """Return an argument as it is stored: slots for recorded values, rationals for numbers."""
         if isinstance(argument, Recorded):
             self.check_usable(argument)
             return argument.slot
@@ -243,7 +243,7 @@ RECORDERS: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=()
 
 
 def get_recorder() -> Recorder:
-    """Return what records the function of a program that runs now."""
+    """Return the recorder of the function of a program that is running."""
     recorders = RECORDERS.get()
     if not recorders:
         raise CannotCompile("this is for use inside of a program: see innerloop.language")

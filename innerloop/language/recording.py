@@ -57,7 +57,7 @@ class ProgramChanged(CannotCompile):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a function of a program is recorded with.
+    """A function of a program with the arguments that it is recorded with.
 
     function   the function of `me` and of further arguments
     arguments  these arguments
@@ -147,7 +147,7 @@ def _run_within(recording: Recording) -> Record:
 
 
 def _wrap_number(recorder: Recorder, name: str, value: Any) -> Any:
-    """Return a number of the program as what notes its use; anything else stays as it is."""
+    """Return a number of the program as a recorded number; return anything else unchanged."""
     if isinstance(value, Matrix):
         shape = tuple(value.entries.shape[-2:])
         return RecordedMatrix(recorder, recorder.add("number", name), shape)

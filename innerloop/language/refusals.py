@@ -52,7 +52,7 @@ TORCH_OPERATORS = ("add", "sub", "rsub", "mul", "div", "true_divide", "__rpow__"
 
 
 class Refusing:
-    """Operations of Python that are refused with file, line, and what the language has instead."""
+    """Operations of Python that are refused with the line and the language's alternative."""
 
     shape: tuple[int, ...]
     compares: ClassVar[bool] = False
@@ -152,7 +152,7 @@ def refuse_factor(factor: Any) -> NoReturn:
 
 
 def describe_kind(value: Any) -> str:
-    """Describe what was given where something else was expected, in the language's words."""
+    """Describe the kind of a value for an error message, in the terms of the language."""
     if isinstance(value, Refusing):
         return repr(value) if value.compares else f"a value of shape {value.shape}"
     if isinstance(value, numbers.Number):

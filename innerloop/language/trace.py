@@ -92,7 +92,7 @@ class Tracer(Machine):
                 node.label = name
 
     def list_unshared(self, form: Form) -> list[str]:
-        """List what a form reads that differs from token to token."""
+        """List the registers and nodes that a form reads and that differ from token to token."""
         names = {entry[0] for row in form.rows for entry in row}
         labels = {node.name: node.label or f"a sum ({node.line})" for node in self.nodes}
         return sorted(labels.get(name, name) for name in names if not self.shared[name])

@@ -81,7 +81,7 @@ class Number:
 def Bound(  # noqa: N802
     default: float, help: str = "a range", least: float = 1e-6, most: float = 1e12
 ) -> Number:
-    """Declare how large something may become; it is checked when a prompt is run, never fitted.
+    """Declare a limit on a value; it is checked when a prompt is run, and never fitted.
 
     Args:
         default: The bound unless set.
