@@ -55,7 +55,7 @@ MANY_UNKNOWNS = 100
 """With more free numbers than this a fit is large: fewer starts are tried."""
 JACOBIANS = 5
 """Tensors as large as the derivatives that a fit has in memory at once."""
-HEAVY, MOST_PROMPTS = 20.0, 0.9
+HEAVY, MOST_PROMPTS = 1.0, 0.9
 """A prompt has less weight whose squared prediction is more than this many times what this share of
 the prompts stays below."""
 FITTED_LAYERS = 4

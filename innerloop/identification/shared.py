@@ -22,7 +22,7 @@ PACES = (1, 2)
 """Steps per layer that fits start from, besides each layer's own best match."""
 SINGLE_LAYER_STARTS = (1, 2, 3, 4, 6, 8, 12)
 """For a model with a single layer, which may be any step: fits start from these steps."""
-TRIAL_ITERATIONS, MAX_REFITS = 2, 3
+TRIAL_ITERATIONS, MAX_REFITS = 10, 3
 """Iterations that each assignment of steps to layers is tried for, and refits of the best one."""
 PROMISING_COST, EXACT_COST, HOPELESS_COST = 1e-4, 1e-9, 0.5
 """Costs per layer below which no other assignment is tried, with several layers and with one, and
@@ -141,7 +141,8 @@ class StepSearch:
         best = self.first
         stride = max(1, best // 2)
         while self.fits[best].cost > PERFECT_COST * self.target.layers:
-            around = [each for each in (best + stride, best - stride) if 1 <= each <= self.most]
+            near = (best + stride, best - stride, 2 * best)
+            around = [each for each in near if 1 <= each <= self.most]
             if len(self.fits) > MAX_SEARCHED:
                 break
             nearest = min([best, *around], key=lambda each: self.fit_count(each).cost)
@@ -171,7 +172,7 @@ class StepSearch:
 
 def search_steps(fit: SharedFit, target: FitTarget, steps: int) -> SharedFit:
     """Fit for other numbers of steps too where a fit is near and not exact; return the best."""
-    near = EXACT_COST < fit.cost / target.layers < SEARCHED_COST
+    near = EXACT_COST < fit.cost / target.layers < (0.2 if target.layers == 1 else SEARCHED_COST)
     if not near or not max(fit.steps) or not list_free_parameters(fit.algorithm):
         return fit
     return StepSearch(fit, target, steps).find_best()
