@@ -21,6 +21,7 @@ WEIGHTS = (
     "unlabelled/pca-[ars]*.safetensors",
     "decisions/bernoulli*.safetensors",
     "decisions/distilled.safetensors",
+    "decisions/distilled-200.safetensors",
     "decisions/networks-?.safetensors",
 )
 

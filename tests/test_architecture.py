@@ -277,7 +277,7 @@ def test_a_new_construction_is_one_new_file(command_results: dict[str, CommandRe
     assert command_results["build brand-new -s d=2"].code == 0
     assert command_results["checks"].out == "BrandNewConstruction"
     own = Path(__file__).parent
-    for name in ("law", "certificate"):
+    for name in ("construction_law", "certificate"):
         assert (
             'load_members("constructions", Construction)' in (own / f"test_{name}.py").read_text()
         )

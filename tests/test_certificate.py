@@ -362,7 +362,7 @@ def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, message: 
 
 @LAW_ALONE
 def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
-    with pytest.raises(OutOfRangeError, match=r"exact to 20 steps.*got 21 steps"):
+    with pytest.raises(OutOfRangeError, match=r"exact for up to 20 steps.*got 21 steps"):
         innerloop.build("newton", d=5, n=3, steps=21)
     built = innerloop.build("newton", d=2, n=40, steps=40)
     problem = LinearRegression(d=2, n=40, kappa=1e6).sample(3)

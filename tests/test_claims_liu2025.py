@@ -309,7 +309,7 @@ def test_small_steps_have_a_positive_probability_and_a_bound_beyond_any_error() 
     assert min(row.missed for row in rows) < 0.9
     assert min(row.bound for row in rows) > 10 * readouts.B_X
     part = theorem_e_1.judge_linear(rows)
-    assert "unless its width admits that none does" in part.vacuous
+    assert "unless $E₂$ is so wide that it allows none" in part.vacuous
     tight = [row._replace(bound=1.9) for row in rows]
     assert not theorem_e_1.judge_linear(tight).vacuous, "a bound below b_x b_β says something"
 

@@ -268,7 +268,7 @@ def test_large_signals_are_shown_beside_the_rate_of_the_prediction(
     assert strong.passed is False
     bound = math.log(2 / 0.01) ** 0.5 * ((4 * math.log(8000) ** 2 / 20) ** 0.5 + (4 / 20) ** 0.5)
     assert "$d = 2$, $n = 20$, $K = 2$, $η = 500$" in strong.counterexample
-    assert strong.counterexample.endswith(f"against {bound:.6g}")
+    assert strong.counterexample.endswith(f"> {bound:.6g}")
 
 
 def test_two_signals_near_each_other_cannot_be_told_apart() -> None:

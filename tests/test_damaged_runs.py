@@ -272,7 +272,7 @@ def test_a_cell_of_another_version_names_the_command_that_repeats_it(tmp_path: P
     (outcome,) = Run(store, refuse, claims=toys.CLAIMS).check(["toy.one"], "quick")
     assert outcome.state == "broken"
     assert "'mood'" in outcome.error
-    assert "innerloop check toy.one --preset quick --fresh makes it again" in outcome.error
+    assert "run `innerloop check toy.one --preset quick --fresh` to make it again" in outcome.error
 
 
 def test_a_deeply_nested_cell_is_computed_again(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_curriculum_is_what_is_trained_on_and_resumes_bit_for_bit(tmp_path: Pa
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"supervision": "weights"}, "no β̂"),
+        ({"supervision": "weights"}, "does not compute β̂"),
         ({"curriculum": 5, "fixed": 1}, "leave curriculum out"),
         ({"curriculum": 5, "d": 5}, "leave it out"),
         ({"curriculum": 20, "d": 20, "steps": 300}, "a curriculum below 20"),

@@ -66,6 +66,7 @@ def make_outcomes() -> list[dict[str, Any]]:
         return {"statement": attack(statement), "passed": passed, **texts}
 
     failed = {"printed": check(False, "printed"), "corrected": check(True, "corrected")}
+    failed["weaker"] = check(True, "weaker")
     part = {**failed, "reading": attack("reading"), "vacuous": attack("vacuous"), "trainings": 1}
     part["other_readings"] = {attack("reading-name"): check(False, "other")}
     erratum = {**failed, "where": attack("errata-where"), "meant": attack("meant")}
@@ -76,6 +77,7 @@ def make_outcomes() -> list[dict[str, Any]]:
         "numbers": {attack("number"): 1.0},
         "table": [{attack("column"): attack("cell")}],
         "figures": [make_figure(), make_figure(panel="panel", mark="point", colour=None)],
+        "missing": attack("missing"),
         "out_of_reach": attack("out"),
     }
     names = ("source", "statement", "where", "kind", "made", "decided_by")

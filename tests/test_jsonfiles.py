@@ -79,7 +79,7 @@ def test_metadata_of_tensor_files_are_read_within_the_limits(tmp_path: Path, tex
     for module, read in readers.items():
         metadata: dict[str, str] = dict.fromkeys(("about", "state", "structure"), text)
         sealed.write(path, {}, metadata, format=module.FORMAT, version=module.VERSION)
-        with pytest.raises(FileError, match=r"does not hold .*JSON"):
+        with pytest.raises(FileError, match=r"does not contain .*JSON"):
             read()
 
 

@@ -120,4 +120,4 @@ def test_figures_have_the_format_of_their_name(run: Any, tmp_path: Path) -> None
         assert "must end in .png or .svg, got 'x.pdf'" in refused.err
     none = run("show", "construction/format-conversion", "--figure", str(tmp_path / "y.svg"))
     assert none.code == 2
-    assert "only programs have one" in none.err
+    assert "only programs and constructions that are programs have one" in none.err

@@ -287,7 +287,7 @@ def test_problems_beyond_a_limit_are_refused() -> None:
     ("parameters", "message"),
     [
         ({"layers": 1}, "layers must be at least 2, got 1"),
-        ({"layers": 4, "width": 16}, "up to 400 weights, got 576 .16×3, 16×16, 16×16, 1×16."),
+        ({"layers": 4, "width": 16}, "at most 400 weights, got 576 .16×3, 16×16, 16×16, 1×16."),
         ({"loss": "logistic"}, "loss must be 'squared' or 'huber', got 'logistic'"),
         ({"box": 0.0}, "box must be at least"),
         ({"slope": 1e13}, "slope must be at most"),

@@ -125,7 +125,7 @@ def test_decoder_format_alternates() -> None:
     assert registers["pos"].tolist() == [1, 1, 2, 2, 3, 3, 4]
     assert registers["par"].tolist() == [0, 1, 0, 1, 0, 1, 0]
     assert registers["one"].tolist() == [1] * 7
-    with pytest.raises(OutOfRangeError, match="one query, got 2"):
+    with pytest.raises(OutOfRangeError, match="one query in the decoder format, got 2"):
         LinearRegression(d=2, n=3, queries=2).sample().to_decoder_format()
 
 
@@ -138,7 +138,7 @@ def test_decoder_format_alternates() -> None:
         ({"noise": -1.0}, "noise must be at least 0"),
         ({"noise": float("nan")}, "noise must be finite"),
         ({"kappa": 0.5}, "kappa must be at least 1"),
-        ({"d": 1, "kappa": 2.0}, "condition number 1"),
+        ({"d": 1, "kappa": 2.0}, "kappa must be 1 for d=1"),
         ({"d": 2, "covariance": torch.eye(3)}, "2×2"),
         ({"d": 2, "covariance": torch.tensor([[1.0, 0.5], [0.0, 1.0]])}, "symmetric"),
         ({"d": 2, "covariance": torch.tensor([[1.0, 2.0], [2.0, 1.0]])}, "positive definite"),

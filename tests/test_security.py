@@ -19,25 +19,29 @@ from innerloop.transformer import file
 PACKAGE = Path(innerloop.__file__).parent
 POLICY = " ".join((PACKAGE.parent / "SECURITY.md").read_text("utf-8").replace("**", "").split())
 PROMISES = {
-    "are safetensors files": "test_file.py::test_a_saved_file_reloads_to_the_same_certificate",
+    "are safetensors files": (
+        "test_transformer_file.py::test_a_saved_file_reloads_to_the_same_certificate"
+    ),
     "never unpickles a file": "test_architecture.py::test_nothing_is_unpickled_or_evaluated",
     "runs the C compiler": "test_security.py::test_only_these_modules_reach_outside",
     "compiled in a temporary folder": (
         "test_compiled_kernel.py::test_the_folder_of_the_library_is_private_and_removed"
     ),
     "A name in a file never imports code": (
-        "test_doors.py::test_a_file_never_loads_code_by_naming_it"
+        "test_own_members.py::test_a_name_in_a_file_never_loads_code"
     ),
     "until you name that code yourself": (
-        "test_going_on.py::test_a_recipe_of_ones_own_is_named_where_its_run_goes_on"
+        "test_resuming_runs.py::test_resuming_an_own_recipe_needs_its_name"
     ),
-    "does not match its SHA-256 is rejected": "test_file.py::test_any_flipped_bit_is_noticed",
+    "does not match its SHA-256 is rejected": (
+        "test_transformer_file.py::test_any_flipped_bit_is_noticed"
+    ),
     "rejected cell is computed again": "test_ledger.py::test_a_damaged_cell_is_made_again",
     "who can compute the sum as well": (
         "test_resealed_files.py::test_a_resealed_file_is_refused_in_one_line_or_read"
     ),
     "compared with its description": (
-        "test_file.py::test_files_with_a_wrong_description_are_refused"
+        "test_transformer_file.py::test_files_with_a_wrong_description_are_refused"
     ),
     "nor for more than": "test_resealed_files.py::test_a_file_may_not_ask_for_more_than_it_holds",
     "on instances that it draws itself": (
@@ -47,10 +51,10 @@ PROMISES = {
         "test_coverage.py::test_a_change_is_noticed_or_its_place_is_listed"
     ),
     "what its recipe builds": (
-        "test_restoring.py::test_an_optimiser_state_of_another_shape_is_refused"
+        "test_resealed_runs.py::test_an_optimiser_state_of_another_shape_is_an_error"
     ),
     "times the size of its weights": (
-        "test_restoring.py::test_a_file_cannot_ask_for_much_more_than_it_holds"
+        "test_resealed_runs.py::test_a_file_cannot_request_much_more_memory_than_its_size"
     ),
     "levels of nesting": "test_jsonfiles.py::test_deep_nesting_is_refused_at_every_depth",
     "MiB. - A symbolic link": "test_jsonfiles.py::test_what_is_too_long_is_not_parsed",
@@ -68,11 +72,13 @@ PROMISES = {
     "allows only their own scripts": (
         "test_report.py::test_the_page_is_self_contained_and_says_what_was_measured"
     ),
-    "Control characters are escaped": "test_streams.py::test_what_steers_a_terminal_is_escaped",
+    "Control characters are escaped": (
+        "test_standard_streams.py::test_control_characters_are_escaped"
+    ),
     "the command that computes it again": "test_ledger.py::test_a_cell_says_how_it_was_made",
-    "import the module or the file": "test_doors.py::test_the_command_line_takes_files_and_modules",
-    "imports the entry points": "test_doors.py::test_a_broken_entry_point_is_skipped",
-    "passes copies of its tensors": "test_in_place.py::test_a_model_may_edit_what_it_gets",
+    "import the module or the file": "test_own_members.py::test_commands_accept_files_and_modules",
+    "imports the entry points": "test_own_members.py::test_a_broken_entry_point_is_skipped",
+    "passes copies of its tensors": "test_foreign_code.py::test_a_model_may_edit_what_it_gets",
     "estimates the memory": "test_limits.py::test_memory_is_counted_before_it_is_taken",
     "makes no network connection": "test_security.py::test_only_these_modules_reach_outside",
     "a port of 127.0.0.1": "test_lab.py::test_a_port_that_is_taken_is_one_line",
@@ -86,7 +92,7 @@ PROMISES = {
     "connects to the scheduler": "test_ledger.py::test_a_cluster_that_is_not_there",
     "exchange numbers and JSON": "test_security.py::test_processes_exchange_tensors_alone",
     "through pipes and a Unix socket": (
-        "test_losses.py::test_the_folder_of_a_killed_run_is_removed_by_the_next"
+        "test_lost_engines.py::test_the_next_run_removes_the_folder_of_a_killed_run"
     ),
     "complete or absent": "test_torture.py::test_a_kill_comes_at_the_operation_that_was_chosen",
     "flushed to disk before the rename": (
@@ -101,10 +107,10 @@ PROMISES = {
     ),
     "Ctrl-C saves a checkpoint first": "test_training.py::test_an_interrupt_saves_a_checkpoint",
     "appended to its `history.csv`": (
-        "test_going_on.py::test_the_history_grows_with_the_run_and_follows_the_checkpoint"
+        "test_resuming_runs.py::test_the_history_matches_the_checkpoint"
     ),
     "Temporary files named": "test_run_folders.py::test_what_killed_writes_left_is_removed",
-    "A folder `pymp-": "test_losses.py::test_the_folder_of_a_killed_run_is_removed_by_the_next",
+    "A folder `pymp-": "test_lost_engines.py::test_the_next_run_removes_the_folder_of_a_killed_run",
     "does not lock anything": (
         "test_run_folders.py::test_a_second_training_of_a_folder_is_refused_until_the_first_is_gone"
     ),

@@ -221,7 +221,7 @@ def test_diverging_prompts_are_learned_from_at_the_last_bounded_layer() -> None:
         ({"growth": [0.5]}, "distinct whole numbers"),
         ({"growth": [5, 5]}, "distinct whole numbers"),
         ({"growth": [5], "start": "near"}, "does not use growth"),
-        ({"supervision": "weights", "readout": "linear"}, "no β̂"),
+        ({"supervision": "weights", "readout": "linear"}, "does not compute β̂"),
         ({"emphasis": 1, "prefixes": False}, "does not use emphasis"),
         ({"sharing": 5, "start": "near"}, "does not use sharing"),
         ({"sharing": 5, "fixed": 0}, "not interchangeable"),

@@ -180,13 +180,13 @@ def test_spectral_clustering_is_the_power_method_on_centred_points() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("pca", {"d": 5, "n": 4}, "n ≥ d=5, got n=4"),
+        ("pca", {"d": 5, "n": 4}, "n ≥ d=5 points.*got n=4"),
         ("pca", {"d": 2, "components": 3}, "at most d=2 .* got 3"),
         ("pca", {"steps": 1}, "at most steps=1, so that each has an iteration"),
         ("pca", {"least": 2.0, "most": 1.0}, "least=2 must be below most=1"),
         ("pca", {"knots": 5}, "for 5 knots from 0.001 to 10: use more knots"),
-        ("spectral-clustering", {"d": 3, "n": 2}, "n ≥ d=3, got n=2"),
-        ("spectral-clustering", {"d": 1}, "d must be at least 2, got 1"),
+        ("spectral-clustering", {"d": 3, "n": 2}, "n ≥ d=3 points.*got n=2"),
+        ("spectral-clustering", {"d": 1}, "d of at least 2, got 1"),
     ],
 )
 def test_impossible_parameters_name_the_limit(name: str, parameters: dict, message: str) -> None:

@@ -120,7 +120,7 @@ def test_what_a_lost_worker_ran_is_run_again(inline: Any, tmp_path: Path) -> Non
     assert not failed.rows
     assert set(failed.failures.values()) == {"its workers died (is there enough memory?)"}
     inline(lost=True)
-    with pytest.raises(InputError, match="the cluster is gone; finished runs are kept"):
+    with pytest.raises(InputError, match="the cluster is gone; finished runs are stored"):
         run_small(tmp_path / "gone")
 
 

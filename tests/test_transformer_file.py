@@ -78,7 +78,7 @@ def test_random_and_constructed_blocks_survive_saving(tmp_path: Path) -> None:
     assert again.operator_norm() == transformer.operator_norm()
     assert list(again.layout.registers) == ["zeta", "alpha", "y"], "registers keep their order"
     assert all(parameter.requires_grad for parameter in again.parameters())
-    with pytest.raises(FileError, match="names no construction"):
+    with pytest.raises(FileError, match="does not name a construction"):
         innerloop.verify(tmp_path / "file.safetensors")
 
 

@@ -108,7 +108,9 @@ def _check_description(about: dict[str, Any]) -> None:
     final = about.get("final", {"loss": 0.0})
     numbers = isinstance(final, dict) and all(type(x) in (int, float) for x in final.values())
     require(numbers and is_number(final.get("loss")), "its final measures are not numbers")
-    require(OPENING not in about or is_opening(about[OPENING]), "its opening is not a run's")
+    require(
+        OPENING not in about or is_opening(about[OPENING]), "its opening is not valid for this run"
+    )
     versions = about.get("versions", {})
     texts = [*versions, *versions.values()] if isinstance(versions, dict) else [None]
     require(all(isinstance(text, str) for text in texts), "its versions are not texts")

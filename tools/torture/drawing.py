@@ -10,6 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 T = TypeVar("T")
+SUPPRESSED = [
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.large_base_example,
+    HealthCheck.too_slow,
+]
+"""Health checks that are meant for tests, and that do not matter for a single draw."""
 
 
 def draw(strategy: SearchStrategy[T], chance: random.Random) -> T:
@@ -25,7 +32,7 @@ def draw(strategy: SearchStrategy[T], chance: random.Random) -> T:
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=tuple(HealthCheck.__members__.values()),
+        suppress_health_check=SUPPRESSED,
     )
     @given(st.integers(0, 2**64 - 1), strategy)
     def collect(number: int, value: T) -> None:

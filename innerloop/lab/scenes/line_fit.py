@@ -52,7 +52,9 @@ class LineFitScene(Scene):
         others = [other for other in NAMES if other != name]
         runs = {key: get_build(key, progress, **choose(key, rate)) for key in [name, *others]}
         built = runs[name]
-        best = torch.linalg.lstsq(problem.x, problem.y.unsqueeze(-1)).solution[:, 0]
+        # The default driver may lose the rank of a column that is 0.
+        solution = torch.linalg.lstsq(problem.x, problem.y.unsqueeze(-1), driver="gelsd")
+        best = solution.solution[:, 0]
         recording = record(built, problem)
         lines, reference = predict_steps(built, problem, recording), follow(built, problem)
         tokens = name_tokens(len(points), "point", ("query: intercept", "query: slope"))

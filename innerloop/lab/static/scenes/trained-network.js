@@ -34,10 +34,10 @@ export default function (lab) {
   function table(step) {
     lab.extra.hidden = false;
     lab.extra.replaceChildren();
-    html(lab.extra, "h2", {}, "What each layer computes, as identify finds it");
-    if (!Array.isArray(verdicts)) { html(lab.extra, "p", {class: "certificate"}, "Comparing every layer with some forty algorithms on random problems: this takes a while, once…"); return; }
+    html(lab.extra, "h2", {}, "What each layer computes, according to `identify`");
+    if (!Array.isArray(verdicts)) { html(lab.extra, "p", {class: "certificate"}, "Every layer is being compared with about forty algorithms on random problems. This takes a while, but only once."); return; }
     const wrap = html(lab.extra, "div", {class: "scroll"}), grid = html(wrap, "table"), head = html(html(grid, "thead"), "tr"), body = html(grid, "tbody");
-    for (const title of ["", "what it does", "share explained"]) html(head, "th", {scope: "col"}, title);
+    for (const title of ["layer", "what it does", "share explained"]) html(head, "th", {scope: "col"}, title);
     verdicts.slice(0, -1).forEach((each, k) => {
       const row = html(body, "tr", {class: k === step ? "current" : ""});
       html(row, "th", {scope: "row"}, each.layer); html(row, "td", {}, each.does); html(row, "td", {}, each.share.toFixed(3));
