@@ -27,8 +27,10 @@ TRIAL_ITERATIONS, MAX_REFITS = 10, 3
 PROMISING_COST, EXACT_COST, HOPELESS_COST = 1e-4, 1e-9, 0.5
 """Costs per layer below which no other assignment is tried, with several layers and with one, and
 above which none is refitted."""
-SEARCHED_COST, MAX_SEARCHED = 0.01, 24
-"""A fit of less cost per layer is searched over the number of steps, trying at most this many."""
+SEARCHED_COST, SEARCHED_SINGLE_COST, MAX_SEARCHED = 0.01, 0.2, 24
+"""Other numbers of steps are tried for fits of less cost per layer: the limits for several layers
+and for a single one, and the largest number of tries. Nothing but its own fit shows the step of a
+single layer."""
 CERTAIN_COST, RIVAL_TRIAL, MAX_REFITTED = 1e-6, 10.0, 3
 """A fit of this cost per layer is right. Otherwise further assignments are fitted on, whose trials
 cost at most this many times that of the best, until this many are."""
@@ -172,7 +174,8 @@ class StepSearch:
 
 def search_steps(fit: SharedFit, target: FitTarget, steps: int) -> SharedFit:
     """Fit for other numbers of steps too where a fit is near and not exact; return the best."""
-    near = EXACT_COST < fit.cost / target.layers < (0.2 if target.layers == 1 else SEARCHED_COST)
+    limit = SEARCHED_COST if target.layers > 1 else SEARCHED_SINGLE_COST
+    near = EXACT_COST < fit.cost / target.layers < limit
     if not near or not max(fit.steps) or not list_free_parameters(fit.algorithm):
         return fit
     return StepSearch(fit, target, steps).find_best()
