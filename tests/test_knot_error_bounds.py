@@ -127,8 +127,8 @@ def test_the_example_of_the_page_is_off_and_bounded_as_it_says(tmp_path: Path) -
     name = f"{tmp_path / 'page.py'}:normalised"
     made = innerloop.compile(name, d=3, n=8, steps=3, instances=4)
     found = made.certificate.approximation or {}
-    said = f"off by up to {found['measured']:.1e} and bounded by {found['bound']:.1e}"
-    assert said.replace("e-0", "e-") in page.read_text("utf-8")
+    sentence = f"is at most {found['measured']:.1e}, and the bound is {found['bound']:.1e}."
+    assert sentence.replace("e-0", "e-") in page.read_text("utf-8")
 
 
 @program(x=Data("d"), y=Data(), w=State("d", shared=True))

@@ -17,7 +17,7 @@ def make_page() -> str:
     """Write the page: an introduction, then every command with its arguments and options."""
     group: Any = typer.main.get_command(app)
     commands = group.commands.items()
-    table = ["| command | does |", "|---|---|"]
+    table = ["| command | what it does |", "|---|---|"]
     table += [f"| [`{name}`](#{name}) | {_first(command.help)} |" for name, command in commands]
     sections = [_write_command(name, command) for name, command in commands]
     introduction = INTRODUCTION.read_text("utf-8")

@@ -93,7 +93,7 @@ def _cell(text: Any) -> str:
 
 
 def _write_registers(description: dict[str, Any]) -> str:
-    lines = ["| register | shape | places |", "|---|---|---|"]
+    lines = ["| register | shape | entries of the stream |", "|---|---|---|"]
     for each in description["registers"]:
         shape = " × ".join(map(str, each["shape"])) or "a number"
         lines.append(f"| `{each['name']}` | {shape} | {each['places']} |")
@@ -144,8 +144,8 @@ def _write_steps(made: Construction[Any, Any]) -> str:
     picture = draw_steps(_distances(answers, expected[-1]), _distances(expected, expected[-1]))
     return (
         "## A forward pass\n\nThe figure shows the distance between the answer after each step and "
-        "the last answer of the algorithm, on random problems. The line belongs to the transformer "
-        "and the circles to the algorithm.\n\n"
+        "the last answer of the algorithm, on random problems. The line shows the answers of the "
+        "transformer, and the circles those of the algorithm.\n\n"
         f"{picture}\n"
     )
 
