@@ -99,7 +99,7 @@ def measure_deviations(
         law.stream_deviation(free, exact, "in the prologue"),
         law.prediction_deviation(law.add_noise(exact), answer, "in the read-out before any step"),
     )
-    usage, moved = construction.usage(exact), 0.0
+    usage, largest_move = construction.usage(exact), 0.0
     single, running, limits = [], [], []
     for k in range(transformer.steps):
         before, previous = exact, answer
@@ -120,10 +120,10 @@ def measure_deviations(
             running.append(0.0)
         limits.append(law.limit)
         usage = max(usage, construction.usage(exact))
-        moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
+        largest_move = max(largest_move, _deviation(before, exact), _deviation(previous, answer))
         if progress is not None:
             progress()
-    return Deviations(tuple(single), tuple(running), tuple(limits), usage, moved, law.broken)
+    return Deviations(tuple(single), tuple(running), tuple(limits), usage, largest_move, law.broken)
 
 
 def iterate_cases(kind: type[Construction[Any, Any]], steps: int = 4) -> Iterator[Case]:

@@ -20,9 +20,10 @@ def relative_errors(value: Tensor, reference: Tensor) -> Tensor:
 
 
 def describe_stream_mismatch(layout: Layout, stream: Tensor, exact: Tensor, where: Tensor) -> str:
-    """`register y: expected 0.5, found 0.7 (token 2, entry 1 of instance 0)`.
+    """Describe the largest difference between a stream and the exact one.
 
-    `where` is a mask (tokens, width) of the entries that count.
+    An example is `register y: expected 0.5, found 0.7 (token 2, entry 1 of instance 0)`. `where` is
+    a mask (tokens, width) of the entries to compare.
     """
     if stream.shape != exact.shape:
         return f"stream: {_describe_shapes(stream, exact)}"
@@ -37,7 +38,10 @@ def describe_stream_mismatch(layout: Layout, stream: Tensor, exact: Tensor, wher
 
 
 def describe_prediction_mismatch(prediction: Tensor, answer: Tensor, batch_dims: int) -> str:
-    """`expected 0.5, found 0.7 (entry 1 of instance 0)`."""
+    """Describe the largest difference between a prediction and the algorithm's answer.
+
+    An example is `expected 0.5, found 0.7 (entry 1 of instance 0)`.
+    """
     if prediction.shape != answer.shape:
         return _describe_shapes(prediction, answer)
     place = _find_largest(relative_errors(prediction, answer))

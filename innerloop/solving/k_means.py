@@ -60,16 +60,16 @@ class KMeans(Solver):
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
         shift = samples.average(samples.x).unsqueeze(1)  # distances near 0 keep their digits
-        moved = Samples(samples.x - shift, None, samples.weight, samples.places)
+        centred = Samples(samples.x - shift, None, samples.weight, samples.places)
         if self.start is not None:
             centres = read_start(self.start, samples, self.clusters) - shift
-            best = _iterate(moved, centres, tolerance, self.max_steps)
+            best = _iterate(centred, centres, tolerance, self.max_steps)
         else:
             generator = torch.Generator().manual_seed(check_seed(self.seed))
             best = {}
             for _ in range(self.restarts):
-                centres = draw_far_points(moved, self.clusters, generator)
-                candidate = _iterate(moved, centres, tolerance, self.max_steps)
+                centres = draw_far_points(centred, self.clusters, generator)
+                candidate = _iterate(centred, centres, tolerance, self.max_steps)
                 best = keep_better(
                     best, candidate, best["inertia"] > candidate["inertia"] if best else None
                 )
@@ -110,8 +110,8 @@ def _iterate(samples: Samples, start: Centres, tolerance: float, max_steps: int)
                 break
             part = samples.select(active)
     scale = torch.where(variance > 0, variance, 1.0)
-    own = centres.gather(1, labels.unsqueeze(-1).expand_as(samples.x))
-    distances = (samples.x - own).square().sum(dim=-1)
+    assigned = centres.gather(1, labels.unsqueeze(-1).expand_as(samples.x))
+    distances = (samples.x - assigned).square().sum(dim=-1)
     return {
         "centers": centres,
         "labels": labels,
@@ -152,11 +152,11 @@ def _relocate(
     weights = samples.weights[p]
     distances = (samples.x[p] - centres[p, labels[p]]).square().sum(dim=-1)
     distances = torch.where(weights > 0, distances, -1.0)
-    far = distances.argsort(descending=True)
+    by_distance = distances.argsort(descending=True)
     if float(distances.max()) == 0:
         return  # every point is at its centre: moving one would not reduce the inertia
     for place, k in zip(
-        far.tolist(), (counts[p] == 0).nonzero().squeeze(-1).tolist(), strict=False
+        by_distance.tolist(), (counts[p] == 0).nonzero().squeeze(-1).tolist(), strict=False
     ):
         weight, home = weights[place], int(labels[p, place])
         point = weight * samples.x[p, place]
