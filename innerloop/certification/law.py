@@ -237,7 +237,7 @@ class _LawCheck:
         return max(drifted, self.prediction_deviation(stream, answer, part, free=True))
 
     def _is_first_break(self, deviation: float, free: bool) -> bool:
-        """Whether a deviation is the first one beyond the tolerance or the limit."""
+        """Return whether a deviation is the first one beyond the tolerance or the limit."""
         if self.broken or deviation <= self.tolerance:
             return False
         if free and not self.construction.exact:
@@ -282,7 +282,10 @@ def _apply_step(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:
-    """max |value − reference| / max(1, |reference|); infinite for wrong shapes and divergence."""
+    """Return max |value − reference| / max(1, |reference|).
+
+    It is infinite if the shapes differ or the values diverge.
+    """
     if value.shape != reference.shape:
         return torch.inf
     errors = relative_errors(value, reference)

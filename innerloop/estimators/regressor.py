@@ -138,12 +138,14 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         yield from self._iterate_layers(X)
 
     def _iterate_layers(self, X: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the predictions at X after every step, in the original units."""
         rows = torch.tensor(self._scale.scale_rows(X))
         parts = [self._stream_layers(part) for part in rows.split(MAX_QUERIES)]
         for layers in zip(*parts, strict=True):
             yield torch.cat(layers).numpy() * self._scale.unit + self._scale.shift
 
     def _stream_layers(self, queries: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the predictions at scaled queries of one prompt after every step."""
         problem = RegressionProblem(*self._examples, queries)
         with torch.no_grad():
             if self.run is not None:
@@ -223,6 +225,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _load_run(self, scale: RegressionScale, X: np.ndarray, y: np.ndarray) -> None:
+        """Load the network of `run`, and scale the data as in its training."""
         from innerloop.recipes.base import load
         from innerloop.recipes.runs import find_model
 
@@ -249,6 +252,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         self.run_about_ = about
 
     def _predict_with_run(self, problem: RegressionProblem) -> Iterator[torch.Tensor]:
+        """Yield the predictions of the trained network after every layer."""
         dtype = next(self.transformer_.parameters()).dtype
         batch = problem.map_tensors(lambda tensor: tensor.unsqueeze(0).to(dtype))
         layers = self._recipe.predict_layers(self.transformer_, batch)
@@ -256,6 +260,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
 
 def _inverse_spread(scale: RegressionScale, X: np.ndarray) -> np.ndarray:
+    """Return 1 / standard deviation of each column, and 0 for constant columns."""
     spread = scale.centre(X).std(axis=0)
     return np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
 

@@ -162,6 +162,7 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
         return self
 
     def _run(self, X: np.ndarray, problem: PCAProblem, needed: float) -> None:
+        """Run the transformer, and set the fitted attributes; warn if too few steps were taken."""
         layers = []
         with torch.no_grad():
             for stream in iterate_streams(self._construction, self.transformer_, problem):

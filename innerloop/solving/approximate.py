@@ -73,6 +73,7 @@ class ApproximateLasso(Lasso):
         curvature: Float[Tensor, "problems 1"],
         n: Float[Tensor, "problems 1"],
     ) -> Tensor:
+        """Return the weights after all steps, for the largest curvature and total weight n."""
         weights = extrapolated = torch.zeros_like(descent.moment)
         t, threshold = 1.0, descent.penalty.unsqueeze(-1) / curvature
         for k in range(self.layers):

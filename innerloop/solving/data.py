@@ -130,6 +130,7 @@ class Problems:
             start = stop
 
     def _pad(self, places: Int[Tensor, " chosen"]) -> Samples:
+        """Return the problems at some positions as one batch, padded with rows of weight 0."""
         if isinstance(self.x, Tensor):
             assert not isinstance(self.y, Sequence)
             assert not isinstance(self.weight, Sequence)

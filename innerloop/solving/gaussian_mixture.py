@@ -120,6 +120,7 @@ class GaussianMixture(Solver):
         }
 
     def _first_mixture(self, samples: Samples) -> Mixture:
+        """Return the mixtures at which EM begins, from the initial values or from k-means."""
         if self.start is None:
             solution = KMeans(clusters=self.clusters, restarts=self.restarts, seed=self.seed).solve(
                 samples, 0.0
@@ -145,6 +146,7 @@ class GaussianMixture(Solver):
         return mixture
 
     def _maximise(self, samples: Samples, shares: Shares) -> Mixture:
+        """Run the M step: return the mixtures of largest likelihood for responsibilities γ."""
         shares = shares * samples.weights.unsqueeze(-1)
         counts = shares.sum(dim=1) + 10 * torch.finfo(shares.dtype).eps
         means = shares.mT @ samples.x / counts.unsqueeze(-1)

@@ -80,6 +80,7 @@ class _Standardised:
 
     @classmethod
     def from_samples(cls, samples: Samples, fit_intercept: bool, penalty: Tensor) -> _Standardised:
+        """Centre and scale the rows and labels of a batch, and convert the penalty."""
         x, y = samples.x, samples.labels
         check_underflow(samples)
         x_mean, y_mean = torch.zeros_like(x[:, 0]), torch.zeros_like(y[:, 0])
@@ -136,6 +137,7 @@ class _Standardised:
         return self.y - (self.x @ point[:, :-1].unsqueeze(-1)).squeeze(-1)
 
     def _loss(self, point: Points, epsilon: float) -> Float[Tensor, " problems"]:
+        """Return the objective divided by n and the labels' scale."""
         residual, scale = self._residuals(point), point[:, -1:]
         size = residual.abs()
         inside = size <= epsilon * scale
@@ -146,6 +148,7 @@ class _Standardised:
         return point[:, -1] + (self.weight * rows).sum(dim=-1) + penalty
 
     def _differentiate(self, point: Points, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, its gradient and its Hessian."""
         residual, scale = self._residuals(point), point[:, -1:]
         inside = residual.abs() <= epsilon * scale
         share = residual / scale

@@ -127,6 +127,7 @@ class MixtureOfRegressions(Solver):
         return _regress(rows, (order >= least).to(rows.x).permute(1, 2, 0))
 
     def _iterate(self, rows: Samples, betas: Tensor, tolerance: float) -> Answers:
+        """Run EM from initial weights; problems that have converged leave the batch."""
         total = rows.totals
         y_mean = rows.average(rows.labels)
         label_variance = rows.average((rows.labels - y_mean.unsqueeze(-1)).square())
@@ -193,6 +194,7 @@ def expect(rows: Samples, lines: Lines) -> tuple[Tensor, Tensor]:
 
 
 def _maximise(rows: Samples, shares: Tensor, least: Tensor) -> Lines:
+    """Run the M step: return the parameters of largest likelihood, with σ² of at least `least`."""
     shares = shares * rows.weights.unsqueeze(-1)
     betas = _regress(rows, shares)
     squares = (rows.labels.unsqueeze(-1) - rows.x @ betas.mT).square()

@@ -73,10 +73,11 @@ class Solution:
         return line
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with a row per problem, indexed by group.
+        """Return a pandas data frame with one row per problem, indexed by its group.
 
-        Weights are columns by feature, other vectors by number; what has an entry per row of the
-        data is left out. With a path, rows are problems and penalties.
+        Each feature's weight is a column that is named after the feature; entries of other vectors
+        are numbered columns. Arrays with an entry per row of the data are left out. With a path,
+        there is one row for each problem and penalty.
         """
         try:
             import pandas  # pyright: ignore[reportMissingImports]

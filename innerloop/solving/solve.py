@@ -169,7 +169,7 @@ def _read_device(device: Any) -> torch.device:
 
 
 def find_finite(answers: Answers) -> Tensor:
-    """Return, in the shape of `converged`, whether all numbers of an answer are finite."""
+    """Return for each problem, or penalty of its path, whether all its numbers are finite."""
     shape = answers["converged"].shape
     fine = torch.ones_like(answers["converged"])
     for name, values in answers.items():
