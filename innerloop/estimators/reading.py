@@ -66,6 +66,6 @@ def _check_size(name: str, array: np.ndarray) -> None:
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST or 0 < largest < LEAST:
         raise InputError(
-            f"{name} has a largest entry of size {largest:.3g}, {LEAST:g} to {LARGEST:g} is "
-            "possible: scale the data"
+            f"{name} has a largest entry of size {largest:.3g}, expected {LEAST:g} to "
+            f"{LARGEST:g}: scale the data"
         )

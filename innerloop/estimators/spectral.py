@@ -48,7 +48,7 @@ class _SpectralEstimator(BaseEstimator):
         X = read_data(self, X, ensure_min_samples=2)
         if X.shape[1] > MAX_FEATURES or len(X) > MAX_POINTS:
             raise OutOfRangeError(
-                f"{type(self).__name__} takes up to {MAX_POINTS:,} samples of {MAX_FEATURES} "
+                f"{type(self).__name__} accepts up to {MAX_POINTS:,} samples of {MAX_FEATURES} "
                 f"features, got {X.shape}: the transformer holds the covariance in its tokens"
             )
         return X

@@ -112,7 +112,7 @@ def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> Approxi
         )
     recipe, model, _ = load(find_model(path))
     if recipe.name != "lista-vm-learned":
-        raise InputError(f"{path} holds a {recipe.name}; lista-vm-learned is a solver of the lasso")
+        raise InputError(f"{path} must contain a run of lista-vm-learned, got one of {recipe.name}")
     matrices, thresholds = model.double().matrices().detach(), model.thresholds.detach()  # pyright: ignore
     if matrices.shape[-1] != d:
         raise OutOfRangeError(

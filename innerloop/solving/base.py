@@ -97,7 +97,7 @@ class PenalisedSolver(Solver, ABC):
 
     def largest_penalty(self, samples: Samples) -> Float[Tensor, " problems"]:
         """Return the smallest penalty with zero weights: the largest one of a default path."""
-        raise InputError("give the penalties of the path: this problem has no default ones")
+        raise InputError("pass a list of penalties as path=: this solver has no default path")
 
     def default_path(self) -> list[float] | None:
         """Return the penalties that cross-validation tries by default, or None for a grid."""

@@ -212,12 +212,12 @@ def _read_list(parts: list[Any], y: Any, weight: Any) -> Problems:
     """Read a list of problems: pairs (X, y), or arrays X with a list of labels `y`."""
     if all(map(_is_pair, parts)):
         if y is not None:
-            raise InputError("pairs (X, y) bring their labels: leave y out")
+            raise InputError("pairs (X, y) contain the labels: leave y out")
         parts, y = [pair[0] for pair in parts], [pair[1] for pair in parts]
     x = [_read_rows(part, k) for k, part in enumerate(parts)]
     if len({part.shape[1] for part in x}) > 1:
         sizes = sorted({part.shape[1] for part in x})
-        raise InputError(f"all problems must have the same features, got {sizes} of them")
+        raise InputError(f"all problems must have the same features, got {sizes} features")
     lists: list[Any] = []
     for entries, name in ((y, "y"), (weight, "sample_weight")):
         if entries is None:

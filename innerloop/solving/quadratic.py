@@ -113,7 +113,7 @@ def check_underflow(samples: Samples) -> None:
         problem, feature = (int(place) for place in tiny.nonzero()[0])
         raise InputError(
             f"feature {feature} of problem {int(samples.places[problem])} has no entry larger than "
-            f"{float(largest[problem, feature]):.3g}, at least {LEAST_SIZE:g} is needed: scale it"
+            f"{float(largest[problem, feature]):.3g}, expected at least {LEAST_SIZE:g}: scale it"
         )
 
 
@@ -125,7 +125,7 @@ def check_labels(y: Float[Tensor, "problems n"], places: Tensor) -> None:
         problem = int(tiny.nonzero()[0])
         raise InputError(
             f"problem {int(places[problem])} has no label larger than {float(largest[problem]):.3g}"
-            f", at least {LEAST_SIZE:g} is needed: scale them"
+            f", expected at least {LEAST_SIZE:g}: scale the labels"
         )
 
 

@@ -131,12 +131,12 @@ def _make_solver(
         raise unknown_name_error("problem to solve", str(name), SOLVERS)
     if penalty is not None:
         if not issubclass(kind, PenalisedSolver):
-            raise InputError(f"{name} has no penalty: leave it out")
+            raise InputError(f"{name} has no penalty: leave penalty= out")
         options = {**options, "penalty": _read_penalty(penalty, len(problems))}
     d = len(problems.features)
     if algorithm != "auto":
         if kind is not Lasso:
-            raise InputError(f"algorithm= is for the lasso, {name} has one: leave it out")
+            raise InputError(f"algorithm= applies only to the lasso: leave it out for {name}")
         return make_approximate(algorithm, d, options)
     return kind.from_options(name, options).prepare(problems.sizes, d)
 
@@ -185,14 +185,14 @@ def _check_call(name: str, solver: Solver, problems: Problems, path: Any, cv: An
     if not solver.labelled and problems.y is not None:
         raise InputError(f"{name} takes no labels: leave y out")
     if problems.weight is not None and not solver.weighted:
-        raise InputError(f"{name} has no sample_weight: leave it out")
+        raise InputError(f"{name} does not accept sample_weight: leave it out")
     if (path is None and cv is None) or isinstance(solver, Lasso | Ridge):
         if cv is not None:
             check_count("cv", cv, 2)
             if isinstance(solver, PenalisedSolver) and solver.penalty is not None:
-                raise InputError("cv= picks the penalty: give path= instead of penalty=")
+                raise InputError("cv= chooses the penalty: pass candidates as path=, not penalty=")
         return
-    raise InputError(f"path= and cv= are for ridge, lasso and elastic-net, not for {name}")
+    raise InputError(f"path= and cv= apply to ridge, lasso and elastic-net, not to {name}")
 
 
 def _solve_chunk(

@@ -73,7 +73,7 @@ class Lasso(PenalisedSolver):
 
     def largest_penalty(self, samples: Samples) -> Float[Tensor, " problems"]:
         if self.sparse_share == 0:
-            raise InputError("l1_ratio=0 has no largest penalty: give the penalties of the path")
+            raise InputError("l1_ratio=0 has no largest penalty: pass a list of penalties as path=")
         moment = reduce_samples(samples, self.fit_intercept).moment
         return moment.abs().amax(dim=-1) / self.sparse_share
 
