@@ -30,7 +30,8 @@ def read_data(estimator: BaseEstimator, X: Any, y: Any = None, **options: Any) -
     if "y_numeric" in options:
         options["y"] = y
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # sums of entries near the largest
+        # scikit-learn sums all entries to look for NaN, which may overflow without harm.
+        with np.errstate(over="ignore", invalid="ignore"):
             read = validate_data(estimator, X, dtype=np.float64, **options)
         arrays: list[Any] = list(read) if isinstance(read, tuple) else [read]
         parts = [np.asarray(part, dtype=np.float64) for part in arrays]

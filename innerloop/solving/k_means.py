@@ -59,7 +59,7 @@ class KMeans(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
-        shift = samples.average(samples.x).unsqueeze(1)  # distances near 0 keep their digits
+        shift = samples.average(samples.x).unsqueeze(1)  # small distances keep their digits
         centred = Samples(samples.x - shift, None, samples.weight, samples.places)
         if self.start is not None:
             centres = read_start(self.start, samples, self.clusters) - shift
