@@ -81,8 +81,8 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         size = round_up(n, most=2000)
         self._matrix = 0.2 / (1 + math.sqrt(d / size)) ** 2
         rate = self._matrix * n / (2 * n + 1)
-        # Multiplied by stretch, rows have η λmax = 1 for the step size η. Multiplied by lift, labels
-        # make THRESHOLD the threshold η · alpha of ISTA.
+        # Multiplied by stretch, rows have η λmax = 1 for the step size η. Multiplied by lift,
+        # labels make THRESHOLD the threshold η · alpha of ISTA.
         self._stretch = 1 / math.sqrt(rate * largest)
         self._lift = THRESHOLD / (rate * self.alpha * self._stretch)
         self._needed = math.inf if least <= 0 else -math.log(self.tolerance) * largest / least
