@@ -163,23 +163,26 @@ def verify(
 def restore_construction(
     path: Path,
     about: dict[str, Any],
-    given: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
+    definition: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
 ) -> Construction[Any, Any]:
-    """Make the construction that a file describes; the class is `given` unless that is None."""
+    """Make the construction that a file describes.
+
+    `definition` is its class or the object itself; None stands for the class that the file names.
+    """
     if "construction" not in about:
         raise FileError(f"{path} does not name a construction: it cannot be verified without one")
     name, settings = about["construction"], about.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
-    if isinstance(given, Construction):
-        return given
-    if given is None and ":" in name:
+    if isinstance(definition, Construction):
+        return definition
+    if definition is None and ":" in name:
         raise FileError(
             f"{path} was built from {name!r}, a user-defined construction: pass it, as "
             f"--definition {name} or construction=… (it will be imported and run)"
         )
     try:
-        return make_member("constructions", Construction, given or name, settings)
+        return make_member("constructions", Construction, definition or name, settings)
     except InputError as error:
         raise FileError(f"{path} cannot be held against its construction: {error}") from None
 

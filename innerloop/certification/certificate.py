@@ -150,9 +150,9 @@ def certify(
             f"{construction.name} moves by {measured.largest_move:.1e} in its largest step, which "
             f"a tolerance of {tolerance:.0e} cannot tell from standing still: use larger steps"
         )
-    own = _has_own_weights(construction, transformer)
-    broken = _describe_break(construction, transformer, measured, own, seed)
-    exactness = compare_for_certificate(construction, own, broken, seed)
+    unchanged = _has_own_weights(construction, transformer)
+    broken = _describe_break(construction, transformer, measured, unchanged, seed)
+    exactness = compare_for_certificate(construction, unchanged, broken, seed)
     if exactness["status"] == "differs":
         broken = f"exact arithmetic: {exactness['text']}"
     lines = measurement.approximation
@@ -238,12 +238,12 @@ def _describe_break(
     construction: Construction[Any, Any],
     transformer: Transformer,
     measured: Deviations,
-    own: bool,
+    unchanged: bool,
     seed: int,
 ) -> str:
     """Describe the first deviation from the algorithm or from the declared cost; empty if none."""
     broken = measured.broken
-    if broken and measured.usage <= 1 and own:
+    if broken and measured.usage <= 1 and unchanged:
         broken += _find_smallest_break(construction, transformer, seed)
     return "; ".join(filter(None, (broken, check_cost(construction, transformer))))
 
@@ -255,8 +255,8 @@ def _find_smallest_break(
     dtype = next(transformer.parameters()).dtype
 
     def breaks(smaller: Construction[Any, Any]) -> bool:
-        own = copy.deepcopy(smaller.transformer).to(dtype)
-        measured, _, _ = measure_instances(smaller, own, 1, seed)
+        weights = copy.deepcopy(smaller.transformer).to(dtype)
+        measured, _, _ = measure_instances(smaller, weights, 1, seed)
         moves = measured.largest_move >= LEAST_MOVE * smaller.tolerance(dtype)
         return bool(measured.broken) and measured.usage <= 1 and moves
 
@@ -269,15 +269,15 @@ def _find_smallest_break(
 
 def _has_own_weights(construction: Construction[Any, Any], transformer: Transformer) -> bool:
     """Return whether a transformer has the construction's own weights, up to its precision."""
-    own, theirs = construction.transformer, transformer.state_dict()
+    expected, theirs = construction.transformer, transformer.state_dict()
     return (
-        own.loops == transformer.loops
-        and own.state_dict().keys() == theirs.keys()
+        expected.loops == transformer.loops
+        and expected.state_dict().keys() == theirs.keys()
         and all(
             torch.equal(value.to(theirs[name].dtype), theirs[name])
-            for name, value in own.state_dict().items()
+            for name, value in expected.state_dict().items()
         )
-        and _list_kinds(own) == _list_kinds(transformer)
+        and _list_kinds(expected) == _list_kinds(transformer)
     )
 
 

@@ -99,7 +99,7 @@ class _Effects:
         return Unreached(*masks)
 
     def observe(self, problem: Any) -> None:
-        """Record the effects on a batch of instances."""
+        """Record for a batch of instances which weights change the error if they are perturbed."""
         construction, model = self.construction, self.model
         context, period = construction.context_length(problem), len(model.body)
         with torch.no_grad():
@@ -112,7 +112,7 @@ class _Effects:
                 before = exact
                 state = construction.algorithm.step(problem, state, k)
                 exact = construction.encode(problem, state)
-                # The first and the last are enough of steps that share weights, and of read-outs.
+                # If several steps share weights, observe only the first and the last of them.
                 if k < period or k >= model.steps - period:
                     noised = self._add_noise(before)
                     run = functools.partial(model.step, noised, k, context)

@@ -43,7 +43,7 @@ def _scale_to_end(
     def allows(octaves: float) -> bool:
         try:
             scaled = _scale(problem, which, 2.0 ** (sign * octaves))
-        except InputError:  # no problem any more, like rewards above 1
+        except InputError:  # the scaled tensors are not a valid problem, as with rewards above 1
             return False
         return is_in_range(construction, scaled)
 
@@ -54,7 +54,7 @@ def _scale_to_end(
         for _ in range(HALVINGS):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if allows(middle) else (inside, middle)
-    except InputError:  # the reference diverges before anything is refused: no end is declared
+    except InputError:  # the reference diverges within the range, so the range has no end
         return None
     return _scale(problem, which, 2.0 ** (sign * inside)) if inside else None
 
@@ -72,9 +72,10 @@ def _scale(problem: Any, which: Sequence[int], factor: float) -> Any:
 
 @torch.no_grad()
 def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
-    """Return whether every instance of a batch, and every state of it, is in the declared range.
+    """Return whether the construction promises exact results for every instance of a batch.
 
-    Raises `InputError` if the reference algorithm diverges.
+    This holds if the instances, and all states that the algorithm reaches, are in the declared
+    range. If the algorithm diverges, `InputError` is raised.
     """
     algorithm = construction.algorithm
     try:
@@ -87,6 +88,7 @@ def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
         if k:
             state = algorithm.step(problem, state, k - 1)
         check_divergence(construction, state, largest)
+        # Usage is the largest share of the range that an entry of the stream needs.
         if not construction.usage(construction.encode(problem, state)) <= 1:
             return False
     return True

@@ -64,8 +64,8 @@ class ErrorGrowth:
             direction = torch.zeros_like(flat)
             direction[:, entry] = 1.0
             with forward.dual_level():
-                moved = self._unflatten(forward.make_dual(flat, direction), state)
-                value, tangent = forward.unpack_dual(self._flatten(function(moved)))
+                dual_state = self._unflatten(forward.make_dual(flat, direction), state)
+                value, tangent = forward.unpack_dual(self._flatten(function(dual_state)))
             columns.append(torch.zeros_like(value) if tangent is None else tangent)
         return torch.stack(columns, dim=-1)
 

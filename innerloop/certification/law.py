@@ -99,7 +99,7 @@ def measure_deviations(
         law.stream_deviation(free, exact, "in the prologue"),
         law.prediction_deviation(law.add_noise(exact), answer, "in the read-out before any step"),
     )
-    usage, moved = construction.usage(exact), 0.0
+    usage, largest_move = construction.usage(exact), 0.0
     single, running, limits = [], [], []
     for k in range(transformer.steps):
         before, previous = exact, answer
@@ -120,10 +120,10 @@ def measure_deviations(
             running.append(0.0)
         limits.append(law.limit)
         usage = max(usage, construction.usage(exact))
-        moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
+        largest_move = max(largest_move, _deviation(before, exact), _deviation(previous, answer))
         if progress is not None:
             progress()
-    return Deviations(tuple(single), tuple(running), tuple(limits), usage, moved, law.broken)
+    return Deviations(tuple(single), tuple(running), tuple(limits), usage, largest_move, law.broken)
 
 
 def iterate_cases(kind: type[Construction[Any, Any]], steps: int = 4) -> Iterator[Case]:
@@ -237,7 +237,7 @@ class _LawCheck:
         return max(drifted, self.prediction_deviation(stream, answer, part, free=True))
 
     def _is_first_break(self, deviation: float, free: bool) -> bool:
-        """Whether a deviation is the first one beyond the tolerance or the limit."""
+        """Return whether a deviation is the first one beyond the tolerance or the limit."""
         if self.broken or deviation <= self.tolerance:
             return False
         if free and not self.construction.exact:
@@ -282,7 +282,10 @@ def _apply_step(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:
-    """max |value − reference| / max(1, |reference|); infinite for wrong shapes and divergence."""
+    """Return max |value − reference| / max(1, |reference|).
+
+    It is infinite if the shapes differ or the values diverge.
+    """
     if value.shape != reference.shape:
         return torch.inf
     errors = relative_errors(value, reference)

@@ -84,15 +84,15 @@ def measure_all(
     further = 0 if extreme is None else len(extreme)
     if deviations.broken:
         return Measurement(deviations, redrawn, further)
-    few = problems[0][:OBSERVED]
+    observed = problems[0][:OBSERVED]
     unreached = find_unreached(
         construction,
         transformer,
-        few if extreme is None else join_batches([few, extreme]),
+        observed if extreme is None else join_batches([observed, extreme]),
         generator,
     )
     with torch.no_grad():
-        approximation = measure_approximation(construction, few)
+        approximation = measure_approximation(construction, observed)
     return Measurement(deviations, redrawn, further, unreached, approximation)
 
 
@@ -163,22 +163,22 @@ def _redraw(
     """
     if not isinstance(problem, Problem):
         return problem, 0
-    wanted, attempts = len(problem), 0
+    total, attempts = len(problem), 0
     inside = find_in_range(construction, problem)
-    outside = wanted - sum(inside)
-    kept, count = [select(problem, _places(inside))] if any(inside) else [], sum(inside)
-    while count < wanted:
-        size = max(wanted - count, 8)
-        if attempts + size > max(8, MAX_ATTEMPTS * wanted) or (attempts >= wanted and not count):
+    outside = total - sum(inside)
+    batches, count = [select(problem, _places(inside))] if any(inside) else [], sum(inside)
+    while count < total:
+        size = max(total - count, 8)
+        if attempts + size > max(8, MAX_ATTEMPTS * total) or (attempts >= total and not count):
             return problem, 0
         fresh = draw(size).to(torch.float64)
         good = _places(find_in_range(construction, fresh))
-        if places := good[: wanted - count]:
-            kept.append(select(fresh, places))
+        if places := good[: total - count]:
+            batches.append(select(fresh, places))
         attempts += size
         outside += size - len(good)
         count += len(places)
-    return join_batches(kept), outside
+    return join_batches(batches), outside
 
 
 def _places(mask: list[bool]) -> list[int]:

@@ -14,15 +14,16 @@ from innerloop.transformer import Layout
 
 
 def relative_errors(value: Tensor, reference: Tensor) -> Tensor:
-    """|value − reference| / max(1, |reference|) of every entry; infinite where it is NaN."""
+    """Return |value − reference| / max(1, |reference|) of every entry, and infinity for NaN."""
     errors = (value.to(reference) - reference).abs() / reference.abs().clamp_min(1.0)
     return errors.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def describe_stream_mismatch(layout: Layout, stream: Tensor, exact: Tensor, where: Tensor) -> str:
-    """`register y: expected 0.5, found 0.7 (token 2, entry 1 of instance 0)`.
+    """Describe the largest difference between a stream and the exact one.
 
-    `where` is a mask (tokens, width) of the entries that count.
+    An example is `register y: expected 0.5, found 0.7 (token 2, entry 1 of instance 0)`. `where` is
+    a mask (tokens, width) of the entries to compare.
     """
     if stream.shape != exact.shape:
         return f"stream: {_describe_shapes(stream, exact)}"
@@ -37,7 +38,10 @@ def describe_stream_mismatch(layout: Layout, stream: Tensor, exact: Tensor, wher
 
 
 def describe_prediction_mismatch(prediction: Tensor, answer: Tensor, batch_dims: int) -> str:
-    """`expected 0.5, found 0.7 (entry 1 of instance 0)`."""
+    """Describe the largest difference between a prediction and the algorithm's answer.
+
+    An example is `expected 0.5, found 0.7 (entry 1 of instance 0)`.
+    """
     if prediction.shape != answer.shape:
         return _describe_shapes(prediction, answer)
     place = _find_largest(relative_errors(prediction, answer))
@@ -50,7 +54,7 @@ def _find_largest(errors: Tensor) -> tuple[int, ...]:
 
 
 def _name_index(name: str, index: Sequence[int]) -> str:
-    """`entry 1` of a vector, `entry (0, 1)` of a matrix, nothing for a scalar."""
+    """Return `entry 1` for a vector, `entry (0, 1)` for a matrix, and "" for a scalar."""
     if not index:
         return ""
     return f"{name} {index[0] if len(index) == 1 else tuple(index)}"
@@ -59,7 +63,7 @@ def _name_index(name: str, index: Sequence[int]) -> str:
 def _describe_values(
     expected: Tensor, computed: Tensor, words: Sequence[str], batch: Sequence[int]
 ) -> str:
-    """Give both numbers with the digits it takes to tell them apart, at least three."""
+    """Format both numbers with as many digits as distinguish them, at least three."""
     a, b = float(expected), float(computed)
     digits = next((d for d in range(3, 17) if f"{a:.{d}g}" != f"{b:.{d}g}"), 17)
     parts = (", ".join(filter(None, words)), _name_index("instance", batch))

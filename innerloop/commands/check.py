@@ -87,7 +87,10 @@ def check_with_progress(words: list[str], chosen: CheckOptions) -> tuple[list[Ou
 
 
 def finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit with code 1 if a check raised an error, and with 2 if workers or results were lost."""
+    """Exit with code 1 if a check raised an error.
+
+    Exit with code 2 if the worker processes died, or results could not be written.
+    """
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
         print_error(f"these checks raised an error: {', '.join(broken)}")
         raise typer.Exit(1)

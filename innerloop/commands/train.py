@@ -85,7 +85,7 @@ def train(
     from innerloop.training.parallel import count_processes, is_leading
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
-    own: int | None = None
+    run_seed: int | None = None
     choose_device(device)  # an unavailable device raises an error before a folder is made
     runs = resolve_links(find_results(results) / "runs")
     output = None if output is None else resolve_links(output)
@@ -111,11 +111,11 @@ def train(
             "--workers and --engine apply to sweeps: name the varied parameters with --grid"
         )
     if resume:
-        name, output, own = _find_run(name, output)
-        chosen = chosen if own is None else _choose_seed(own, seed, seeds)
+        name, output, run_seed = _find_run(name, output)
+        chosen = chosen if run_seed is None else _choose_seed(run_seed, seed, seeds)
     values = parse_parameters("recipes", Recipe, name, settings)
     folder = _choose_folder(runs, name, values, output, resume)
-    if resume and own is None and seed is None and seeds == 1:
+    if resume and run_seed is None and seed is None and seeds == 1:
         chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
         if is_leading():
@@ -182,10 +182,10 @@ def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | N
     return (name, None, None) if output is None else (name, *split_seed(output))
 
 
-def _choose_seed(own: int, seed: int | None, seeds: int) -> list[int]:
+def _choose_seed(run_seed: int, seed: int | None, seeds: int) -> list[int]:
     """Return the seed of the named run; raise an error if another seed is requested."""
-    if seed not in (None, own) or seeds != 1:
+    if seed not in (None, run_seed) or seeds != 1:
         raise InputError(
-            f"the folder contains the run with seed {own}: leave --seed and --seeds out"
+            f"the folder contains the run with seed {run_seed}: leave --seed and --seeds out"
         )
-    return [own]
+    return [run_seed]

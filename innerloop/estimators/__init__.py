@@ -1,8 +1,9 @@
-"""scikit-learn estimators whose answers are forward passes of transformers that run an algorithm.
+"""scikit-learn estimators whose predictions are forward passes of a transformer.
 
-Fitting scales the data into the range that a construction is certified for and puts them into a
-prompt; predicting is a forward pass, scaled back. May import `certification`, `recipes`, `solving`
-and whatever they may import.
+The transformer runs an algorithm in its layers. `fit` scales the data into the range for which the
+construction is certified, and puts them into a prompt. `predict` runs the transformer and undoes
+the scaling of its answers. This package may import `certification`, `recipes`, `solving` and the
+packages that they may import.
 """
 
 from innerloop.estimators.clustering import TransformerGaussianMixture, TransformerKMeans

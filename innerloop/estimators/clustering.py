@@ -1,4 +1,4 @@
-"""Clustering by softmax attention: k-means (Lloyd's algorithm) and a mixture of Gaussians (EM)."""
+"""Clustering by transformers with softmax attention: k-means and mixtures of Gaussians."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from innerloop.solving.data import Samples
 from innerloop.solving.starts import draw_far_points
 
 TIE_SHARE = 1e-6
-"""Points at a tie are moved by half of this share of the largest entry, at most."""
+"""To break ties, points are moved by at most half of this share of the largest entry."""
 LLOYD_BOUND = 30.0
-"""Entries of scaled points are within this: certificates are drawn with clouds of this size."""
+"""The largest entry of scaled points, and of the random points of certificates."""
 
 
 class _Clusterer(ClusterMixin, BaseEstimator, ABC):
-    """Points and centres scaled into a construction's range, iterated by its transformer."""
+    """Base class that scales points and centres, and moves the centres by a transformer."""
 
     steps: int | str
     init: Any
@@ -52,7 +52,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
     _construction: Construction[Any, Any]
 
     def _fit_clusters(self, X: Any, clusters: int) -> np.ndarray:
-        """Fit centres by a certified transformer, as `layers_`; return the validated X."""
+        """Move centres by a certified transformer, set `layers_`, and return the validated X."""
         X = read_data(self, X)
         check_count("the number of clusters", clusters, 1)
         if len(X) < clusters:
@@ -63,7 +63,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
         problem = ClusteringProblem(self._scale(X), self._scale(start))
         try:
             needed, layers = self._run(problem)
-        except OutOfRangeError:  # a point as near to one centre as to another
+        except OutOfRangeError:  # a point has the same distance to two centres
             needed, layers = self._run(self._break_ties(problem))
         self.layers_ = np.stack(layers) * self._unit + self._shift
         self._centres = torch.tensor(layers[-1])
@@ -73,17 +73,20 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
         return X
 
     def _run(self, problem: ClusteringProblem) -> tuple[int, list[np.ndarray]]:
-        """Choose the depth, certify and run; return the steps needed and the centres."""
-        given = check_steps(self.steps)
+        """Build, certify and run the transformer.
+
+        Return how many steps the data need, and the centres after every step.
+        """
+        depth = check_steps(self.steps)
         needed = self._count_steps(problem)
-        self.steps_ = min(needed, MAX_STEPS) if given is None else given
+        self.steps_ = min(needed, MAX_STEPS) if depth is None else depth
         self._construction = self._make_construction(problem, self.steps_)
         self.certificate_ = certify_once(self._construction)
         self.transformer_ = make_transformer(self._construction)
         return needed, list(self._stream_centres(problem))
 
     def _break_ties(self, problem: ClusteringProblem) -> ClusteringProblem:
-        """Move every point a little, and say so: hard attention has no answer at a tie."""
+        """Move every point a little and warn, because the construction does not allow ties."""
         generator = torch.Generator().manual_seed(0)
         noise = torch.rand(problem.x.shape, generator=generator, dtype=torch.float64) - 0.5
         size = TIE_SHARE * float(problem.x.abs().max())
@@ -115,7 +118,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
         return torch.tensor((X - self._shift) / self._unit)
 
     def _stream_centres(self, problem: ClusteringProblem) -> Iterator[np.ndarray]:
-        """Yield the centres after 0, 1, …, all steps: register `mu` of the centroid tokens."""
+        """Yield the centres after 0, 1, … steps, read from register `mu` of the centroid tokens."""
         with torch.no_grad():
             for stream in iterate_streams(self._construction, self.transformer_, problem):
                 centres = self._construction.layout.read(stream, "mu")[problem.n :]
@@ -126,7 +129,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
         return read_data(self, X, reset=False)
 
     def _read_shares(self, X: np.ndarray) -> np.ndarray:
-        """The read-out of the transformer: the share of each cluster in each point."""
+        """Return each cluster's share in each point, by the transformer's read-out."""
         parts, most = [], getattr(self._construction, "n")  # noqa: B009
         with torch.no_grad():
             for rows in self._scale(X).split(most):
@@ -138,35 +141,39 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
         return torch.cat(parts).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the cluster of each point, by the transformer's read-out."""
+        """Return the index of each point's cluster, by the transformer's read-out."""
         return self._read_shares(self._check_points(X)).argmax(axis=1)
 
     @abstractmethod
     def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:
-        """Return the length that becomes 1."""
+        """Return the length by which points are divided."""
 
     @abstractmethod
     def _count_steps(self, problem: ClusteringProblem) -> int:
-        """Count the steps that the algorithm takes on the data."""
+        """Return the number of steps that the algorithm needs for the data."""
 
     @abstractmethod
     def _make_construction(self, problem: ClusteringProblem, steps: int) -> Construction[Any, Any]:
-        """Make the construction for the data's sizes."""
+        """Make the construction for the sizes of the data."""
 
 
 class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clusterer):
-    """k-means by a transformer whose softmax heads are sharp: Lloyd's algorithm, a step per layer.
+    """Cluster points by k-means, with a transformer that runs Lloyd's algorithm.
 
-    After fitting, `layers_` holds the centres after every step, `cluster_centers_`, `labels_` and
-    `inertia_` are as in KMeans, `certificate_` is the evidence. A cluster that loses all of its
-    points moves to the mean of all points, unlike in KMeans. Where a point is as near to one centre
-    as to another, points are moved by a millionth, with a warning.
+    Each layer runs one step. The softmax heads are so sharp that each point attends to its nearest
+    centre only. A cluster that loses all of its points moves to the mean of all points, unlike in
+    scikit-learn's KMeans. If a point has the same distance to two centres, all points are moved by
+    up to a millionth of the largest entry, and a warning is given.
+
+    After fitting, these attributes are set: `layers_` holds the centres after every step.
+    `cluster_centers_`, `labels_` and `inertia_` are those of KMeans. `steps_` is the number of
+    steps, and `certificate_` the evidence that the transformer runs the algorithm.
 
     Args:
-        n_clusters: K.
-        init: "k-means++", or the centres to start from.
-        steps: Depth, or "auto": until no point changes its cluster.
-        random_state: Seed of the start.
+        n_clusters: The number of clusters.
+        init: "k-means++", or an array of the initial centres.
+        steps: The number of steps. "auto" continues until no point changes its cluster.
+        random_state: The seed of the random initial centres.
     """
 
     def __init__(
@@ -183,7 +190,7 @@ class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clus
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> TransformerKMeans:
-        """Run the transformer over points and centres."""
+        """Build and certify the transformer, and run it on the points and initial centres."""
         X = self._fit_clusters(X, self.n_clusters)
         self.cluster_centers_ = self.layers_[-1]
         self._n_features_out = self.n_clusters
@@ -227,19 +234,23 @@ class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clus
 
 
 class TransformerGaussianMixture(_Clusterer):
-    """A mixture of Gaussians with one known variance, by a transformer that runs EM on its means.
+    """Fit the means of a mixture of Gaussians by a transformer that runs EM.
 
-    After fitting, `layers_` holds the means after every step, `means_` the last ones, `weights_`
-    and `variance_` what was known, `certificate_` the evidence.
+    All components have the same weight and the same variance, which EM does not change. After
+    fitting, these attributes are set: `layers_` holds the means after every step, and `means_`
+    those after the last. `weights_` and `variance_` are the fixed weights and variance. `labels_`
+    holds the most probable component of each point. `steps_` is the number of steps, and
+    `certificate_` the evidence that the transformer runs the algorithm.
 
     Args:
-        n_components: K, all of the same weight.
-        variance: σ² of every feature in every component, or "auto": what is left within the
-            clusters of the start.
-        init: "k-means++", or the means to start from.
-        steps: Depth, or "auto": until a step moves no mean by `tolerance` standard deviations.
-        tolerance: See `steps`.
-        random_state: Seed of the start.
+        n_components: The number of components.
+        variance: The variance σ² of every feature in every component. "auto" computes the mean
+            variance within clusters, which assign each point to its nearest initial mean.
+        init: "k-means++", or an array of the initial means.
+        steps: The number of steps. "auto" continues until a step moves each coordinate of every
+            mean by at most `tolerance` standard deviations.
+        tolerance: The largest move of the last step, in standard deviations; see `steps`.
+        random_state: The seed of the random initial means.
     """
 
     def __init__(
@@ -260,7 +271,7 @@ class TransformerGaussianMixture(_Clusterer):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> TransformerGaussianMixture:
-        """Run the transformer over points and means."""
+        """Build and certify the transformer, and run it on the points and initial means."""
         check_number("tolerance", self.tolerance)
         X = self._fit_clusters(X, self.n_components)
         self.means_ = self.layers_[-1]
@@ -270,7 +281,7 @@ class TransformerGaussianMixture(_Clusterer):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the share of each component in each point, by the transformer's read-out."""
+        """Return the probability of each component for each point, by the read-out."""
         return self._read_shares(self._check_points(X))
 
     def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:

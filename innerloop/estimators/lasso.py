@@ -1,4 +1,4 @@
-"""The lasso by a transformer: LISTA-VM with one matrix and one threshold, which is ISTA."""
+"""The lasso by a transformer that runs ISTA: LISTA-VM with one matrix and one threshold."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ from innerloop.solving.coordinate_descent import Descent
 from innerloop.transformer.cache import GatheredStream
 
 BOUND, THRESHOLD = 1e6, 0.005
-"""Largest |⟨β, x⟩| and θ of the construction."""
+"""The largest |⟨β, x⟩| that the construction accepts, and its threshold θ."""
 
 
 class TransformerLasso(RegressorMixin, BaseEstimator):
-    """The lasso 1/(2n) ‖y − Xw − b‖² + alpha ‖w‖₁, scikit-learn's, by a causal transformer.
+    """Fit a lasso by the forward pass of a causal transformer.
 
-    After fitting, `layers_` holds the weights after every step, `coef_` and `intercept_` the last
-    ones, `dual_gap_` their duality gap, `steps_` the depth and `certificate_` the evidence. The
-    examples are the prompt; a query's covariates enter only the read-out ⟨x, β⟩, so that one pass
-    over the prompt serves every query.
+    The objective is that of scikit-learn's Lasso: 1/(2n) ‖y − Xw − b‖² + alpha ‖w‖₁. The training
+    set is the prompt, and every step of the transformer is a step of ISTA. The features of a query
+    enter only the read-out ⟨x, β⟩, so that one pass over the prompt suffices for all queries.
+
+    After fitting, these attributes are set: `layers_` holds the weights after every step. `coef_`
+    and `intercept_` are those after the last step, and `dual_gap_` is their duality gap. `steps_`
+    is the number of steps, and `certificate_` the evidence that the transformer runs the algorithm.
 
     Args:
-        alpha: Weight of the ℓ₁ norm, above 0.
-        steps: Depth, or "auto": until the duality gap is below `tolerance` of ½ mean y², at most
-            what the conditioning of the data asks for, and 2,000.
-        tolerance: Largest duality gap, as a share of ½ mean (y − ȳ)².
-        fit_intercept: Whether data are centred first.
+        alpha: The weight of the ℓ₁ norm. It must be above 0.
+        steps: The number of steps. "auto" runs until the duality gap is at most `tolerance` times
+            ½ mean (y − ȳ)². It takes at most the number of steps that the conditioning of the data
+            calls for, and at most 2,000.
+        tolerance: The largest duality gap, as a share of ½ mean (y − ȳ)².
+        fit_intercept: Whether to centre the data, which gives an intercept.
     """
 
     def __init__(
@@ -59,14 +63,14 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
 
     def fit(self, X: Any, y: Any) -> TransformerLasso:
-        """Run the transformer over the training set as its prompt."""
+        """Build and certify the transformer, and run it on the training set as its prompt."""
         X, y = read_data(self, X, y, y_numeric=True)
         if self.alpha == 0:
             raise InputError("alpha must be above 0, got 0: use TransformerRegressor")
         check_number("alpha", self.alpha)
         check_number("tolerance", self.tolerance, 1.0)
         self._origin, self._mean, self._shift = np.zeros(X.shape[1]), np.zeros(X.shape[1]), 0.0
-        if self.fit_intercept:  # differences to a row are exact where an offset is large
+        if self.fit_intercept:  # differences to a row are exact, even if the mean is large
             self._origin, self._mean = X[0], (X - X[0]).mean(axis=0)
             self._shift = float(y.mean())
         rows, labels = self.centre(X), y - self._shift
@@ -77,12 +81,13 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         size = round_up(n, most=2000)
         self._matrix = 0.2 / (1 + math.sqrt(d / size)) ** 2
         rate = self._matrix * n / (2 * n + 1)
-        # Rows · stretch have η λmax = 1; labels · lift make θ the threshold of η and alpha.
+        # Multiplied by stretch, rows have η λmax = 1 for the step size η. Multiplied by lift,
+        # labels make THRESHOLD the threshold η · alpha of ISTA.
         self._stretch = 1 / math.sqrt(rate * largest)
         self._lift = THRESHOLD / (rate * self.alpha * self._stretch)
         self._needed = math.inf if least <= 0 else -math.log(self.tolerance) * largest / least
-        given = check_steps(self.steps)
-        most = int(min(MAX_STEPS, self._needed + 1)) if given is None else given
+        depth = check_steps(self.steps)
+        most = int(min(MAX_STEPS, self._needed + 1)) if depth is None else depth
         self._construction = make_construction(
             "lista-vm",
             d=d,
@@ -95,15 +100,18 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         )
         self.certificate_ = certify_once(self._construction)
         self.transformer_ = make_transformer(self._construction)
-        self._run(rows, labels, n, given is None)
+        self._run(rows, labels, n, depth is None)
         return self
 
     def centre(self, X: np.ndarray) -> np.ndarray:
-        """Return rows without the mean of the training set."""
+        """Return rows minus the mean of the training set."""
         return X - self._origin - self._mean
 
     def _run(self, rows: np.ndarray, labels: np.ndarray, n: int, stop_early: bool) -> None:
-        """Run layer after layer, up to the tolerated gap if asked, and set what is fitted."""
+        """Run one step after another, and set the fitted attributes.
+
+        With `stop_early`, the steps end when the duality gap is within the tolerance.
+        """
         gram, moment = torch.tensor(rows.T @ rows / n), torch.tensor(rows.T @ labels / n)
         square = torch.tensor(float(labels @ labels) / n)
         penalty = torch.tensor([float(self.alpha)], dtype=torch.float64)
@@ -123,7 +131,7 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
             warn_gap(type(self).__name__, self.steps_, self._needed, gap, "the duality gap")
 
     def _iterate(self, rows: np.ndarray, labels: np.ndarray) -> Any:
-        """Yield the weights after 0, 1, … steps: register `beta` of the query token."""
+        """Yield the weights after 0, 1, … steps, read from register `beta` of the query token."""
         construction, unlift = self._construction, self._stretch / self._lift
         x, y = torch.tensor(rows * self._stretch), torch.tensor(labels * self._lift)
         problem = RegressionProblem(x, y, torch.zeros(1, x.shape[1], dtype=torch.float64))
@@ -141,17 +149,17 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
                         "choose a larger alpha"
                     )
                 yield beta.numpy() * unlift
-                # The prompt's keys and values do not change: only the query's token has to run.
+                # The keys and values of the examples do not change: only run the query's token.
                 last = block.forward_last(last, gathered)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Read out ⟨x, β⟩ at every query."""
+        """Return the prediction at every row of X, by the transformer's read-out ⟨x, β⟩."""
         check_is_fitted(self, "coef_")
         X = read_data(self, X, reset=False)
         x = torch.tensor(self.centre(X) * self._stretch)
         beta = torch.tensor(self.coef_ * self._lift / self._stretch).expand_as(x)
         tokens = self._construction.layout.make_tokens(x=x, beta=beta, odd=1.0)
         stream = self.transformer_.run_epilogue(tokens.unsqueeze(-2), 0)
-        problem = RegressionProblem(x[:1], x[:1, 0], x)  # what is read does not depend on it
-        read = self._construction.decode(problem, stream).squeeze(-1)
-        return read.numpy() / self._lift + self._shift
+        problem = RegressionProblem(x[:1], x[:1, 0], x)  # the read-out ignores the examples
+        predictions = self._construction.decode(problem, stream).squeeze(-1)
+        return predictions.numpy() / self._lift + self._shift

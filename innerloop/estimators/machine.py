@@ -1,9 +1,9 @@
-"""Transformers for estimators: certified once per algorithm and size, looped as deep as needed.
+"""Build the transformers of estimators, and certify them once per algorithm and size.
 
-A construction repeats the blocks of a step. What is certified is a transformer of at most
-`CERTIFIED_STEPS` steps with those blocks; what runs has the same blocks as often as the data need.
-Sizes are rounded up to powers of two where a construction takes smaller data too, so that few
-certificates serve many data sets.
+A construction repeats the blocks of a step. The certified transformer has at most
+`CERTIFIED_STEPS` steps; the transformer of an estimator repeats the same blocks for as many steps
+as the data need. If a construction accepts smaller data as well, its size is rounded up to a power
+of two, so that a few certificates suffice for many data sets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from innerloop.registry import make_member
 from innerloop.transformer import Transformer
 
 CERTIFIED_STEPS, INSTANCES = 4, 8
-"""Depth and number of random instances of a certificate."""
+"""The largest number of steps, and the number of random instances, of a certificate."""
 MAX_STEPS = 2000
 """The largest depth that `steps="auto"` chooses."""
 MAX_CERTIFICATES = 256
@@ -35,14 +35,15 @@ _certificates: dict[str, Certificate] = {}
 
 
 def make_construction(name: str, **parameters: Any) -> Construction[Any, Any]:
-    """Make a construction of the package by name."""
+    """Make one of the package's constructions by name."""
     return make_member("constructions", Construction, name, parameters)
 
 
 def certify_once(construction: Construction[Any, Any], **changes: Any) -> Certificate:
-    """Return the certificate of a construction's blocks, measured only the first time.
+    """Return the certificate of a construction's blocks; it is measured once and cached.
 
-    `changes` are parameters of the certified one that differ, where they depend on the depth.
+    The certified construction has fewer steps. `changes` are its parameters that depend on the
+    number of steps.
     """
     steps = min(construction.steps, CERTIFIED_STEPS)
     sibling = replace(construction, **{"steps": steps, **changes})
@@ -60,21 +61,21 @@ def certify_once(construction: Construction[Any, Any], **changes: Any) -> Certif
 def make_transformer(
     construction: Construction[Any, Any], block_key: Callable[[int], Hashable] | None = None
 ) -> Transformer:
-    """Make the transformer of a construction with each distinct step built once.
+    """Make the transformer of a construction; steps with the same blocks share them.
 
-    Steps with equal `block_key` have equal blocks; without one, all steps are the same, and the
-    body is looped.
+    Steps have the same blocks if `block_key` returns the same value for them. Without `block_key`,
+    all steps are the same, and the transformer loops over the blocks of one step.
     """
     ends = {"prologue": construction.prologue(), "epilogue": construction.epilogue()}
     if block_key is None:
         body, loops = [construction.body(0)], construction.steps
     else:
-        made: dict[Hashable, Any] = {}
+        blocks: dict[Hashable, Any] = {}
         body, loops = [], 1
         for k in range(construction.steps):
             key = block_key(k)
-            made[key] = made[key] if key in made else construction.body(k)
-            body.append(made[key])
+            blocks[key] = blocks[key] if key in blocks else construction.body(k)
+            body.append(blocks[key])
     return Transformer(construction.layout, body, **ends, loops=loops).to(torch.float64)
 
 
@@ -84,17 +85,17 @@ def round_up(count: int, least: int = 8, most: int = 10_000) -> int:
 
 
 def check_steps(steps: Any) -> int | None:
-    """Return a given depth; None for "auto"."""
+    """Return the number of steps that the user chose, or None for "auto"."""
     if isinstance(steps, str) and steps == "auto":
         return None
     return check_count("steps", steps, 1, 10_000)
 
 
 def warn_gap(name: str, steps: int, needed: float, gap: float, what: str) -> None:
-    """Warn that a depth is not enough, with what was reached."""
-    wanted = "infinitely many" if math.isinf(needed) else f"{needed:,.0f}"
+    """Warn that the data need more steps than were taken; `what` names the error `gap`."""
+    required = "infinitely many" if math.isinf(needed) else f"{needed:,.0f}"
     warnings.warn(
-        f"{name}: the data need {wanted} steps, {steps:,} were taken; {what} is {gap:.2g}",
+        f"{name}: the data need {required} steps, {steps:,} were taken; {what} is {gap:.2g}",
         ConvergenceWarning,
         stacklevel=4,
     )

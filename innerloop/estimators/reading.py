@@ -1,4 +1,7 @@
-"""Read the data and the options of an estimator; what scikit-learn would misread is refused."""
+"""Validate the data and the options of an estimator.
+
+Data that scikit-learn would silently misread, for instance masked arrays, raise an error.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,21 @@ from innerloop.arrays import check_tensor
 from innerloop.errors import InputError
 
 LARGEST = 1e150
-"""Entries of the data are at most this: squares of larger ones would overflow."""
+"""The largest absolute value of an entry of the data; squares of larger ones would overflow."""
 LEAST = 1e-140
-"""Data that are not all 0 have an entry of at least this: squares of smaller ones would vanish."""
+"""The least maximum of nonzero data; squares of smaller entries would be 0."""
 
 
 def read_data(estimator: BaseEstimator, X: Any, y: Any = None, **options: Any) -> Any:
-    """Return validated rows of float64, with labels where an estimator has them."""
+    """Return validated rows in float64, together with the labels if `options` has `y_numeric`."""
     named = {"X": X, **({} if y is None else {"y": y})}
     for name, value in named.items():
         check_unmasked(name, value)
     if "y_numeric" in options:
         options["y"] = y
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # sums of entries near the largest
+        # scikit-learn sums all entries to look for NaN, which may overflow without harm.
+        with np.errstate(over="ignore", invalid="ignore"):
             read = validate_data(estimator, X, dtype=np.float64, **options)
         arrays: list[Any] = list(read) if isinstance(read, tuple) else [read]
         parts = [np.asarray(part, dtype=np.float64) for part in arrays]
@@ -39,7 +43,10 @@ def read_data(estimator: BaseEstimator, X: Any, y: Any = None, **options: Any) -
 
 
 def check_unmasked(name: str, value: Any) -> None:
-    """Refuse masked entries, which would be read as if there were no mask, and odd tensors."""
+    """Raise an error if an array has masked entries, or a tensor cannot be read as an array.
+
+    scikit-learn would ignore the mask.
+    """
     if isinstance(value, torch.Tensor):
         check_tensor(value, name)
     if masked := int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0:
@@ -47,7 +54,7 @@ def check_unmasked(name: str, value: Any) -> None:
 
 
 def check_number(name: str, value: Any, most: float = math.inf) -> float:
-    """Return a number above 0 and below `most`."""
+    """Return an option as a float; raise an error unless it is above 0 and below `most`."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not number or not 0 < value < most:
         below = "finite" if math.isinf(most) else f"below {most:g}"
@@ -56,10 +63,10 @@ def check_number(name: str, value: Any, most: float = math.inf) -> float:
 
 
 def _check_size(name: str, array: np.ndarray) -> None:
-    """Refuse entries whose squares overflow, or vanish in all places."""
+    """Raise an error if the squares of some entries overflow, or those of all entries are 0."""
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST or 0 < largest < LEAST:
         raise InputError(
-            f"{name} has a largest entry of size {largest:.3g}, {LEAST:g} to {LARGEST:g} is "
-            "possible: scale the data"
+            f"{name} has a largest entry of size {largest:.3g}, expected {LEAST:g} to "
+            f"{LARGEST:g}: scale the data"
         )

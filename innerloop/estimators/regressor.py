@@ -1,4 +1,4 @@
-"""Linear regression whose predictions are a transformer's: Newton's iteration, gradient descent."""
+"""Linear regression by transformers that run Newton's iteration or gradient descent."""
 
 from __future__ import annotations
 
@@ -37,35 +37,42 @@ CONSTRUCTIONS = {
 MAX_STEPS = 1000
 """The largest depth that `steps="auto"` chooses."""
 SPECTRUM_FLOOR = 1 / 3000
-"""Eigenvalues of the scaled data are at least this share of the largest: smaller ones are raised.
+"""The least eigenvalue of the scaled data, as a share of the largest; smaller ones are raised.
 
-Newton's iteration loses the digits of smaller ones to rounding: its construction refuses
-αλmin(XᵀX)² below 1e-7 beyond 20 steps.
+Newton's iteration would lose the digits of smaller eigenvalues to rounding: with more than 20
+steps, its construction raises an error if αλmin(XᵀX)² is below 1e-7.
 """
 GROWTH, SHRINKAGE = 27 / 8, 0.5
-"""GD++: step sizes grow by the factor that B = ½I takes from the largest curvature, at most."""
+"""The factor between successive step sizes of GD++, and the number b of its matrix B = bI.
+
+A step with B = ½I maps curvatures of at most 1 to at most 8/27. The growth brings them back to at
+most 1.
+"""
 MAX_QUERIES = 4096
-"""Queries in one prompt."""
+"""The largest number of queries in one prompt."""
 
 
 class TransformerRegressor(RegressorMixin, BaseEstimator):
-    """Least squares by a transformer: the training set is its prompt, predicting a forward pass.
+    """Fit least squares by a transformer; its prompt is the training set and the queries.
 
-    After fitting, `layers_` holds the predictions of the training set after every step,
-    `certificate_` the evidence that the blocks run the algorithm, `steps_` the depth, `condition_`
-    the condition number of the scaled data and `gap_` how far the training set's predictions are
-    from least squares on the data as they came, as a share of the labels' spread. Collinear
-    features, constant ones and n < d are fine: predictions are those of some least-squares weights.
-    Directions of very little spread are stretched before the transformer sees them, so that
-    `condition_` is at most 3,000.
+    Predictions are forward passes. Collinear or constant features and n < d are allowed: the
+    predictions are those of some least-squares weights. Directions of very little spread are
+    stretched in the prompt, so that `condition_` is at most 3,000.
+
+    After fitting, these attributes are set: `layers_` holds the predictions on the training set
+    after every step. `certificate_` is the evidence that the transformer runs the algorithm.
+    `steps_` is the number of steps, and `condition_` the condition number of the scaled data.
+    `gap_` is the distance of the predictions on the training set from those of least squares on
+    the original data, as a share of the labels' spread.
 
     Args:
-        algorithm: newton, relu-newton, gradient-descent or gd-plus-plus.
-        steps: Depth, or "auto": what the conditioning of the data needs for `tolerance`, at most
-            1,000. A warning names the number of steps that are needed where this is not enough.
-        tolerance: Share of the labels' spread that predictions on the training set may miss.
-        fit_intercept: Whether data are centred first.
-        run: The folder of a trained network that predicts instead: see `from_run`.
+        algorithm: "newton", "relu-newton", "gradient-descent" or "gd-plus-plus".
+        steps: The number of steps. "auto" computes it from the conditioning of the data and
+            `tolerance`, up to 1,000. If the data need more steps, a warning states how many.
+        tolerance: The largest error of predictions on the training set, as a share of the labels'
+            spread.
+        fit_intercept: Whether to centre the data, which gives an intercept.
+        run: The folder of a trained network that makes the predictions; see `from_run`.
     """
 
     def __init__(
@@ -85,18 +92,18 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def from_run(cls, path: str | Path, *, fit_intercept: bool = True) -> TransformerRegressor:
-        """Make an estimator that predicts with a trained network, the folder of its run."""
+        """Make an estimator that predicts with the trained network in the folder of a run."""
         return cls("trained", fit_intercept=fit_intercept, run=str(path))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TransformerRegressor:
-        """Put the training set into the prompt; choose, certify and run the transformer."""
+        """Scale the training set, build and certify the transformer, and run it on the data."""
         X, y = read_data(self, X, y, y_numeric=True, ensure_min_samples=1)
         check_number("tolerance", self.tolerance, 1.0)
         check_unmasked("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.max() > 0:
             raise InputError("sample_weight must not be 0 for every row")
-        weight = weight / weight.max()  # the sum of weights of any size is finite and above 0
+        weight = weight / weight.max()  # so that the sum neither overflows nor underflows
         scale = RegressionScale.fit(X, y, weight, self.fit_intercept, SPECTRUM_FLOOR)
         if scale.flat:
             names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(X.shape[1])])
@@ -120,23 +127,25 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict by a forward pass on the training set and the queries X."""
+        """Return the predictions at X, by a forward pass on the training set and the queries X."""
         *_, last = self.staged_predict(X)
         return last
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Yield the predictions after 0, 1, …, all steps."""
+        """Yield the predictions at X after 0, 1, … steps, up to the last."""
         check_is_fitted(self, "certificate_")
         X = read_data(self, X, reset=False)
         yield from self._iterate_layers(X)
 
     def _iterate_layers(self, X: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the predictions at X after every step, in the original units."""
         rows = torch.tensor(self._scale.scale_rows(X))
         parts = [self._stream_layers(part) for part in rows.split(MAX_QUERIES)]
         for layers in zip(*parts, strict=True):
             yield torch.cat(layers).numpy() * self._scale.unit + self._scale.shift
 
     def _stream_layers(self, queries: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the predictions at scaled queries of one prompt after every step."""
         problem = RegressionProblem(*self._examples, queries)
         with torch.no_grad():
             if self.run is not None:
@@ -146,29 +155,29 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
                 yield read_prediction(self._construction, self.transformer_, problem, stream)
 
     def _build(self, scale: RegressionScale, n: int) -> None:
-        """Scale the data to the built range, and make the transformer of the depth they need."""
+        """Choose the scale and the number of steps for the data, and build the transformer."""
         d, size = scale.basis.shape[1], round_up(n)
-        # Random rows of this size have λmax(XᵀX) up to this: blocks are certified on them.
+        # The largest λmax(XᵀX) of the random rows on which the blocks are certified.
         bound = (size**0.5 + d**0.5 + 6.0) ** 2
         least, largest = float(scale.spectrum[-1]), max(float(scale.spectrum[0]), 1e-300)
-        name, given = CONSTRUCTIONS[self.algorithm], check_steps(self.steps)
+        name, depth = CONSTRUCTIONS[self.algorithm], check_steps(self.steps)
         changes: dict[str, Any] = {}
         if name in ("newton", "relu-newton"):
             self._scale = replace(scale, size=float((bound / (n * largest)) ** 0.5))
             self._needed = count_newton_steps((least / largest) ** 2, self.tolerance)
-            steps = given or min(self._needed, MAX_STEPS)
+            steps = depth or min(self._needed, MAX_STEPS)
             parameters: dict[str, Any] = {"n": size}
         elif name == "looped-gradient-descent":
             rate = size / bound
             self._scale = replace(scale, size=float((2 / (rate * (largest + least))) ** 0.5))
             self._needed = count_descent_steps(largest / max(least, 1e-300), self.tolerance)
-            steps = given or min(self._needed, MAX_STEPS)
+            steps = depth or min(self._needed, MAX_STEPS)
             parameters = {"n": size, "preconditioners": "identity", "step_size": rate}
         else:
             rate = size / bound
             self._scale = replace(scale, size=float((1 / (rate * largest)) ** 0.5))
             self._needed = count_growing_steps(scale.spectrum / largest, self.tolerance)
-            steps = given or min(self._needed, MAX_STEPS)
+            steps = depth or min(self._needed, MAX_STEPS)
             growth = rate * torch.tensor([GROWTH**k for k in range(steps)], dtype=torch.float64)
             eye = torch.eye(d, dtype=torch.float64)
             parameters = {"n": size, "transforms": SHRINKAGE * eye}
@@ -187,20 +196,26 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def _rounding(self) -> float:
-        """What rounding may add to the gap: the certificate's tolerance, grown by conditioning."""
-        own = self.certificate_.tolerance * max(1.0, self.condition_)
-        return own + 10 * self._scale.label_rounding
+        """The part of the gap that rounding may explain.
+
+        It is the certificate's tolerance times the condition number, and the labels' rounding.
+        """
+        allowed = self.certificate_.tolerance * max(1.0, self.condition_)
+        return allowed + 10 * self._scale.label_rounding
 
     def _measure_gap(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-        """Compare the last layer with least squares on the columns as they came."""
+        """Return the distance of the last predictions from least squares on the original columns.
+
+        It is a share of the labels' spread.
+        """
         scale, root = self._scale, np.sqrt(weight / weight.sum())
         rows, labels = scale.centre(X) * scale.inverse, (y - scale.shift) / scale.unit
         exact = np.linalg.lstsq(root[:, None] * rows, root * labels, rcond=scale.rank_share)[0]
-        apart = (self.layers_[-1] - scale.shift) / scale.unit - rows @ exact
-        return float(np.linalg.norm(root * apart))
+        differences = (self.layers_[-1] - scale.shift) / scale.unit - rows @ exact
+        return float(np.linalg.norm(root * differences))
 
     def _warn_flat(self, names: list[str]) -> None:
-        """Warn of columns whose entries differ by rounding alone."""
+        """Warn about columns whose entries differ only by rounding."""
         warnings.warn(
             f"{type(self).__name__}: {', '.join(names)} cannot be told from a constant, and gets "
             "no weight: its entries differ in their last digits only; subtract an offset where the "
@@ -210,6 +225,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _load_run(self, scale: RegressionScale, X: np.ndarray, y: np.ndarray) -> None:
+        """Load the network of `run`, and scale the data as in its training."""
         from innerloop.recipes.base import load
         from innerloop.recipes.runs import find_model
 
@@ -217,45 +233,53 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         recipe, model, about = load(find_model(path))
         distribution: Any = recipe.build_distribution()
         if distribution.problem_type is not RegressionProblem:
-            raise InputError(f"{path} holds a {recipe.name}, which is no regression")
+            raise InputError(f"{path} holds a {recipe.name}, but a regression is needed")
         if X.shape[1] > distribution.d:
             raise InputError(
                 f"{path} was trained for d={distribution.d} features, the data have {X.shape[1]}"
             )
-        # Features of spread 1 and labels of spread √d, as its training had them; further
-        # features that it was trained on are 0.
+        # As in the training of the network, features get spread 1 and labels spread √d. If the
+        # network was trained with more features, the others are 0.
         rows = replace(scale, basis=np.diag(_inverse_spread(scale, X)))
         wide = np.zeros((X.shape[1], distribution.d))
         wide[:, : X.shape[1]] = rows.basis
         unit = scale.unit / math.sqrt(X.shape[1])
         self._scale = replace(rows, basis=wide, unit=unit)
         network: Any = model
-        nothing: Any = None  # a trained network has no certificate
+        no_certificate: Any = None  # a trained network has no certificate
         self._recipe, self.transformer_ = recipe, network
-        self.certificate_, self.steps_, self.condition_ = nothing, 0, math.nan
+        self.certificate_, self.steps_, self.condition_ = no_certificate, 0, math.nan
         self.run_about_ = about
 
     def _predict_with_run(self, problem: RegressionProblem) -> Iterator[torch.Tensor]:
-        kind = next(self.transformer_.parameters()).dtype
-        each = problem.map_tensors(lambda tensor: tensor.unsqueeze(0).to(kind))
-        layers = self._recipe.predict_layers(self.transformer_, each)
+        """Yield the predictions of the trained network after every layer."""
+        dtype = next(self.transformer_.parameters()).dtype
+        batch = problem.map_tensors(lambda tensor: tensor.unsqueeze(0).to(dtype))
+        layers = self._recipe.predict_layers(self.transformer_, batch)
         yield from layers[:, 0].double()
 
 
 def _inverse_spread(scale: RegressionScale, X: np.ndarray) -> np.ndarray:
+    """Return 1 / standard deviation of each column, and 0 for constant columns."""
     spread = scale.centre(X).std(axis=0)
     return np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
 
 
 def count_newton_steps(ratio: float, tolerance: float) -> int:
-    """Steps k with (1 − ρ)^(2ᵏ) ≤ tolerance, for ρ = αλmin²: the error of the slowest direction."""
+    """Return the least k with (1 − ρ)^(2ᵏ) ≤ tolerance, for the ratio ρ = αλmin².
+
+    The left side is the error of Newton's iteration in its slowest direction.
+    """
     if ratio >= 0.5:
         return max(2, math.ceil(math.log2(math.log(1 / tolerance) / math.log(2))))
     return max(2, math.ceil(math.log2(-math.log(tolerance) / -math.log1p(-ratio))))
 
 
 def count_descent_steps(condition: float, tolerance: float) -> int:
-    """Steps k with ((κ − 1)/(κ + 1))ᵏ ≤ tolerance, of gradient descent at its best step size."""
+    """Return the least k with ((κ − 1)/(κ + 1))ᵏ ≤ tolerance, for the condition number κ.
+
+    The left side is the error of gradient descent at its best step size.
+    """
     if condition <= 1 + 1e-9:
         return 2
     rate = math.log1p(2 / (condition - 1))
@@ -263,7 +287,10 @@ def count_descent_steps(condition: float, tolerance: float) -> int:
 
 
 def count_growing_steps(spectrum: np.ndarray, tolerance: float) -> int:
-    """Steps of GD++ with step sizes that grow by 27/8, from its recursion for each eigenvalue."""
+    """Return the steps of GD++ that reach the tolerance, if step sizes grow by the factor 27/8.
+
+    They are counted by running the recursion of every eigenvalue's error.
+    """
     curvature, error = spectrum.copy(), np.ones_like(spectrum)
     for k in range(1, MAX_STEPS + 1):
         error = error * (1 - curvature)

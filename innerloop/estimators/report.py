@@ -1,4 +1,4 @@
-"""What `innerloop fit` finds: an estimator on a table, scored beside scikit-learn's own."""
+"""Fit an estimator to a table for `innerloop fit`, and compare it with scikit-learn's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def fit_and_score(
     test_share: float = 0.25,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Fit on a random part of a table's rows and score the rest, layer by layer."""
+    """Fit an estimator to a random part of a table's rows, and score it on the other rows.
+
+    Return the R² of the transformer after every step, that of scikit-learn, and all predictions.
+    """
     if algorithm not in (*CONSTRUCTIONS, "lasso"):
         raise unknown_name_error("algorithm", algorithm, [*CONSTRUCTIONS, "lasso"])
     table = {name: read_cells(cells, name) for name, cells in zip(names, columns, strict=True)}
@@ -42,17 +45,17 @@ def fit_and_score(
     if len(y_test) < 2:
         raise InputError(f"a share of {test_share:g} leaves {len(y_test)} row to score: use more")
     model: Any
-    other: Any
+    reference: Any
     if algorithm == "lasso":
         model = TransformerLasso(alpha, steps=steps)
-        other = Lasso(alpha, tol=1e-8, max_iter=100_000)
+        reference = Lasso(alpha, tol=1e-8, max_iter=100_000)
     else:
-        model, other = TransformerRegressor(algorithm, steps=steps), LinearRegression()
+        model, reference = TransformerRegressor(algorithm, steps=steps), LinearRegression()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(x_train, y_train)
-        other.fit(x_train, y_train)
-    predicted, expected = model.predict(x_test), other.predict(x_test)
+        reference.fit(x_train, y_train)
+    predicted, expected = model.predict(x_test), reference.predict(x_test)
     return {
         "target": target,
         "features": list(table),
@@ -60,7 +63,7 @@ def fit_and_score(
         "steps": model.steps_,
         "trained_on": len(y_train),
         "score": float(r2_score(y_test, predicted)),
-        "scikit_learn": type(other).__name__,
+        "scikit_learn": type(reference).__name__,
         "scikit_learn_score": float(r2_score(y_test, expected)),
         "layers": [float(r2_score(y_test, each)) for each in _list_layers(model, x_test)],
         "largest_difference": float(np.abs(predicted - expected).max()),
@@ -82,17 +85,17 @@ def _list_layers(model: Any, X: np.ndarray) -> list[np.ndarray]:
 
 def read_cells(cells: list[Any], name: str) -> np.ndarray:
     """Read a column of numbers; an error names the column and the row, counted from 1."""
-    found = np.empty(len(cells))
+    values = np.empty(len(cells))
     for row, cell in enumerate(cells, 1):
         try:
             value = float(cell)
         except (TypeError, ValueError, OverflowError):
-            shown = "nothing" if cell in (None, "") else repr(str(cell)[:50])
+            content = "nothing" if cell in (None, "") else repr(str(cell)[:50])
             raise InputError(
-                f"column {name!r} must hold numbers, row {row} has {shown}: "
+                f"column {name!r} must hold numbers, row {row} has {content}: "
                 "fill it, drop the row, or drop the column"
             ) from None
         if not math.isfinite(value):
             raise InputError(f"column {name!r} has {value} in row {row}: fill it or drop the row")
-        found[row - 1] = value
-    return found
+        values[row - 1] = value
+    return values

@@ -1,4 +1,4 @@
-"""Linear changes of the data into the range of a construction, and back."""
+"""Scale the data linearly into the range of a construction, and undo the scaling."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import numpy as np
 
 EPSILON = float(np.finfo(np.float64).eps)
 FLAT_SHARE = 2 * EPSILON
-"""A column with less than this share of its size as spread cannot be told from a constant."""
+"""A column whose spread is at most this share of its size is constant up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class RegressionScale:
-    """Rows (x − origin − mean) · basis · size, labels (y − shift) / unit, and their spectrum.
+    """The scaling of a regression.
 
-    `basis` gives features the same spread, leaves out constant and collinear directions, and
-    raises directions of little spread to `floor` of the largest eigenvalue. `spectrum` holds the
-    eigenvalues of XᵀX/n of the rows before `size`, the largest first.
+    Rows become (x − origin − mean) · basis · size, and labels (y − shift) / unit.
+    `basis` gives all features the same spread and leaves out constant and collinear directions. It
+    stretches directions of little spread, until their eigenvalue is the share `floor` of the
+    largest. `spectrum` holds the eigenvalues of XᵀX/n of the rows before they are multiplied by
+    `size`, in descending order.
 
-    `flat` lists columns that vary by no more than rounding. They get no weight.
+    `flat` lists the columns that vary by no more than rounding. They have no effect.
     """
 
     origin: np.ndarray
-    """A row of the data: differences to it are exact where offsets are large."""
+    """A row of the data. Differences to it are exact, even if the mean is large."""
     mean: np.ndarray
     """The mean of the rows after `origin` is subtracted."""
     inverse: np.ndarray
@@ -34,9 +36,9 @@ class RegressionScale:
     unit: float
     spectrum: np.ndarray
     label_rounding: float
-    """Rounding of the labels as they came, as a share of their spread."""
+    """The rounding error of the original labels, as a share of their spread."""
     rank_share: float
-    """Singular values below this share of the largest are rounding."""
+    """Singular values below this share of the largest are rounding errors."""
     flat: tuple[int, ...] = ()
     size: float = 1.0
 
@@ -44,7 +46,7 @@ class RegressionScale:
     def fit(
         cls, X: np.ndarray, y: np.ndarray, weight: np.ndarray, fit_intercept: bool, floor: float
     ) -> Any:
-        """Measure means, spreads and directions of weighted rows."""
+        """Compute the scaling from the means, spreads and directions of weighted rows."""
         share = weight / weight.sum()
         origin, mean, shift = np.zeros(X.shape[1]), np.zeros(X.shape[1]), 0.0
         if fit_intercept:
@@ -60,7 +62,7 @@ class RegressionScale:
         _, values, directions = np.linalg.svd(
             np.sqrt(share)[:, None] * rows * inverse, full_matrices=False
         )
-        # What rounding of the columns contributes to each direction, and what that of the SVD does.
+        # Singular values up to the rounding errors of the columns and of the SVD count as 0.
         noise = np.linalg.norm(directions * (EPSILON * sizes * inverse), axis=1)
         rank = int((values > noise + max(X.shape) * EPSILON * values[0]).sum())
         lift = np.maximum(1.0, np.sqrt(floor) * values[0] / np.where(values > 0, values, 1.0))
@@ -68,7 +70,7 @@ class RegressionScale:
             basis = np.diag(inverse)
         else:
             basis = inverse[:, None] * directions[: max(rank, 1)].T * lift[: max(rank, 1)]
-        # Constant features have no direction; what is predicted from none is the mean.
+        # Without any direction, because all features are constant, the prediction is the mean.
         spectrum = (values[:rank] * lift[:rank]) ** 2 if rank else np.ones(1)
         below = values[rank] if 0 < rank < len(values) else 0.0
         rank_share = float((values[rank - 1] + below) / (2 * values[0])) if rank else 1.0
@@ -87,11 +89,11 @@ class RegressionScale:
         )
 
     def centre(self, X: np.ndarray) -> np.ndarray:
-        """Return rows without their mean."""
+        """Return rows minus the mean of the training set."""
         return X - self.origin - self.mean
 
     def scale_rows(self, X: np.ndarray) -> np.ndarray:
-        """Return rows as the transformer sees them."""
+        """Return rows as they appear in the transformer's prompt."""
         return self.centre(X) @ self.basis * self.size
 
     @property
@@ -101,7 +103,7 @@ class RegressionScale:
 
 
 def _measure_spread(values: np.ndarray, share: np.ndarray) -> Any:
-    """Return the root mean square of each column; squares of tiny numbers do not vanish."""
+    """Return the root mean square of each column, without underflow for tiny numbers."""
     largest = np.abs(values).max(axis=0)
     largest = np.where(largest > 0, largest, 1.0)
     return np.sqrt(share @ (values / largest) ** 2) * largest

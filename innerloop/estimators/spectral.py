@@ -1,4 +1,4 @@
-"""Principal components, and clustering into two by the leading one, by the power method."""
+"""Principal components and spectral clustering by transformers that run the power method."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from innerloop.limits import check_count
 from innerloop.problems.principal_components import PCAProblem
 
 MAX_FEATURES, MAX_POINTS, MAX_ITERATIONS = 16, 2_000, 1_000
-"""Limits of the constructions."""
+"""The largest sizes and numbers of steps of the two estimators."""
 MOST = 10.0
-"""The largest eigenvalue of the scaled covariance is half of this: the top of the built range."""
+"""The construction accepts ‖Av‖ up to this; data are scaled so that λmax is half of it."""
 
 
 class _SpectralEstimator(BaseEstimator):
-    """Centred points, padded by zero rows to a certified size, with a covariance in range."""
+    """Base class that centres points, scales their covariance and pads them with rows of zeros."""
 
     steps: int | str
     tolerance: float
@@ -48,21 +48,21 @@ class _SpectralEstimator(BaseEstimator):
         X = read_data(self, X, ensure_min_samples=2)
         if X.shape[1] > MAX_FEATURES or len(X) > MAX_POINTS:
             raise OutOfRangeError(
-                f"{type(self).__name__} takes up to {MAX_POINTS:,} samples of {MAX_FEATURES} "
+                f"{type(self).__name__} accepts up to {MAX_POINTS:,} samples of {MAX_FEATURES} "
                 f"features, got {X.shape}: the transformer holds the covariance in its tokens"
             )
         return X
 
     def _prepare(self, X: np.ndarray, components: int) -> tuple[PCAProblem, np.ndarray]:
         """Return the scaled problem with start vectors, and the eigenvalues of its covariance."""
-        mean = (X - X[0]).mean(axis=0)  # differences are exact where an offset is large
+        mean = (X - X[0]).mean(axis=0)  # differences are exact, even if the mean is large
         self.mean_, rows = X[0] + mean, X - X[0] - mean
         d = max(2, X.shape[1])
         size = round_up(max(len(X), d), most=MAX_POINTS)
         padded = np.zeros((size, d))
         padded[: len(X), : X.shape[1]] = rows
         values = np.linalg.eigvalsh(padded.T @ padded / size)[::-1].clip(0.0)
-        # A constant data set has no direction: any will do.
+        # Constant data have no scale: use 1.
         self._unit = math.sqrt(2 * values[0] / MOST) or 1.0
         generator = check_random_state(self.random_state)
         start = generator.normal(size=(components, d))
@@ -71,7 +71,10 @@ class _SpectralEstimator(BaseEstimator):
         return problem, values / self._unit**2
 
     def _check_spread(self, values: np.ndarray, components: int) -> float:
-        """Return the least ‖Av‖ to build for; refuse components that have no variance."""
+        """Return the least ‖Av‖ for the construction.
+
+        Raise an error if the last component has too little variance.
+        """
         smallest = float(values[components - 1])
         if smallest < 2e-5 * float(values[0]) or values[0] == 0:
             share = smallest / float(values[0]) if values[0] > 0 else 0.0
@@ -83,7 +86,10 @@ class _SpectralEstimator(BaseEstimator):
 
 
 def count_power_steps(first: float, second: float, tolerance: float, d: int) -> float:
-    """Steps until a random start is within `tolerance` of the direction, by two eigenvalues."""
+    """Return how many power iterations bring a random start to within an angle `tolerance`.
+
+    `first` and `second` are the largest eigenvalue and the next.
+    """
     if second <= 0:
         return 2
     if second >= first * (1 - 1e-12):
@@ -92,18 +98,20 @@ def count_power_steps(first: float, second: float, tolerance: float, d: int) -> 
 
 
 class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _SpectralEstimator):
-    """Principal components by a transformer that runs the power method with deflation.
+    """Compute principal components by a transformer that runs the power method with deflation.
 
-    After fitting, `layers_` holds the directions after every step, `components_`, `mean_`,
-    `explained_variance_` and `explained_variance_ratio_` are PCA's, `gap_` is the largest ‖Cv − λv‖
-    over λ, and `certificate_` the evidence.
+    After fitting, these attributes are set: `layers_` holds the directions after every step.
+    `components_`, `mean_`, `explained_variance_` and `explained_variance_ratio_` are those of
+    scikit-learn's PCA. `gap_` is the largest ‖Cv − λv‖/λ of the components, `steps_` is the
+    number of steps, and `certificate_` is the evidence that the transformer runs the algorithm.
 
     Args:
-        n_components: How many directions; all of them if None (up to 16 features).
-        steps: Iterations of all components together, or "auto": what the gaps between the
-            eigenvalues need for `tolerance`, at most 1,000.
-        tolerance: Largest angle to the true direction, in radians.
-        random_state: Seed of the starting vectors.
+        n_components: The number of components; by default as many as the data have. The data may
+            have up to 16 features.
+        steps: The number of iterations for all components together. "auto" computes it from the
+            gaps between the eigenvalues and `tolerance`, up to 1,000.
+        tolerance: The largest angle to the true direction, in radians.
+        random_state: The seed of the random initial vectors.
     """
 
     def __init__(
@@ -120,19 +128,19 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> TransformerPCA:
-        """Run the transformer over the points."""
+        """Build and certify the transformer, and run it on the points as its prompt."""
         X = self._read_points(X)
         most = min(len(X) - 1, X.shape[1])
-        wanted = most if self.n_components is None else self.n_components
-        count = check_count("n_components", wanted, 1, min(X.shape))
+        requested = most if self.n_components is None else self.n_components
+        count = check_count("n_components", requested, 1, min(X.shape))
         problem, values = self._prepare(X, count)
         least = self._check_spread(values, count)
         ends = [*values[1:], 0.0]
         needed = count * max(
             count_power_steps(values[k], ends[k], self.tolerance, problem.d) for k in range(count)
         )
-        given = check_steps(self.steps)
-        self.steps_ = int(min(needed, MAX_ITERATIONS)) if given is None else max(given, count)
+        depth = check_steps(self.steps)
+        self.steps_ = int(min(needed, MAX_ITERATIONS)) if depth is None else max(depth, count)
         self._construction: Any = make_construction(
             "pca",
             d=problem.d,
@@ -154,6 +162,7 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
         return self
 
     def _run(self, X: np.ndarray, problem: PCAProblem, needed: float) -> None:
+        """Run the transformer, and set the fitted attributes; warn if too few steps were taken."""
         layers = []
         with torch.no_grad():
             for stream in iterate_streams(self._construction, self.transformer_, problem):
@@ -177,28 +186,30 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
             warn_gap(type(self).__name__, self.steps_, needed, self.gap_, what)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Project points onto the directions."""
+        """Return the coordinates of the points along the components."""
         check_is_fitted(self, "components_")
         X = read_data(self, X, reset=False)
         return (X - self.mean_) @ self.components_.T
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Return the points with these coordinates."""
+        """Return the points that have the coordinates X along the components."""
         check_is_fitted(self, "components_")
         return np.asarray(X) @ self.components_ + self.mean_
 
 
 class TransformerSpectralClustering(ClusterMixin, _SpectralEstimator):
-    """Two clusters by the sign of the leading direction, by a transformer.
+    """Cluster points into two by their side along the first principal direction.
 
-    After fitting, `labels_` are 0 and 1, `scores_` the points' places along `direction_`, `layers_`
-    the scores after every step, and `certificate_` the evidence.
+    A transformer computes the direction by the power method. After fitting, these attributes are
+    set: `labels_` holds 0 or 1 for each point. `scores_` are the coordinates of the centred points
+    along `direction_`, and `layers_` holds them after every step. `certificate_` is the evidence
+    that the transformer runs the algorithm.
 
     Args:
-        steps: Power iterations, or "auto": what the gap between the first two eigenvalues needs for
-            `tolerance`, at most 1,000.
-        tolerance: Largest angle to the true direction, in radians.
-        random_state: Seed of the starting vector.
+        steps: The number of power iterations. "auto" computes it from the gap between the first two
+            eigenvalues and `tolerance`, up to 1,000.
+        tolerance: The largest angle to the true direction, in radians.
+        random_state: The seed of the random initial vector.
     """
 
     def __init__(
@@ -209,14 +220,14 @@ class TransformerSpectralClustering(ClusterMixin, _SpectralEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> TransformerSpectralClustering:
-        """Run the transformer over the points."""
+        """Build and certify the transformer, and run it on the points as its prompt."""
         X = self._read_points(X)
         problem, values = self._prepare(X, 1)
         if values[0] == 0:
             raise InputError("the samples are all the same: there is no direction to cluster by")
         needed = count_power_steps(values[0], values[1], self.tolerance, problem.d)
-        given = check_steps(self.steps)
-        self.steps_ = int(min(needed, MAX_ITERATIONS)) if given is None else given
+        depth = check_steps(self.steps)
+        self.steps_ = int(min(needed, MAX_ITERATIONS)) if depth is None else depth
         self._construction: Any = make_construction(
             "spectral-clustering",
             d=problem.d,

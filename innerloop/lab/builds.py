@@ -1,4 +1,4 @@
-"""Cache the built transformers, because a scene requests the same few many times."""
+"""Build the transformers of the scenes and cache them, because scenes use them repeatedly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from innerloop.certification.certificate import Certificate
 from innerloop.progress import Progress
 
 INSTANCES = 16
-"""Random instances of a scene's certificate: enough to tell any wrong weight, and quick."""
+"""The number of random instances of a scene's certificate: few, but they reveal a wrong weight."""
 MAX_KEPT = 64
-"""Builds that are kept; the least recently used goes first."""
+"""The number of cached builds; if there are more, the least recently used one is removed."""
 
 
 class _Slot:
-    """One build, or the lock of the thread that makes it."""
+    """A place of the cache: a build, or None, and the lock that a thread holds while it builds."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -34,7 +34,7 @@ _guard = threading.Lock()
 def get_build(
     name: str, progress: Progress | None = None, instances: int = INSTANCES, **parameters: Any
 ) -> BuiltTransformer:
-    """Return a construction's transformer with its certificate, and build it on the first call."""
+    """Return the transformer of a construction with its certificate; build it on the first call."""
     key = json.dumps([name, instances, parameters], sort_keys=True)
     with _guard:
         slot = _slots.setdefault(key, _Slot())
@@ -53,7 +53,7 @@ def get_build(
 
 
 def describe_certificate(certificate: Certificate, here: str) -> dict[str, Any]:
-    """Describe a certificate in one line; `here` describes the result on the displayed problem."""
+    """Return a certificate's description for the page; `here` is about the displayed problem."""
     size = (
         f"{format_count(certificate.layers, 'layer')}, {format_count(certificate.heads, 'head')} "
         f"in each, width {certificate.width}, {certificate.parameters:,} weights"
@@ -76,11 +76,11 @@ def describe_certificate(certificate: Certificate, here: str) -> dict[str, Any]:
 
 
 def describe_difference(ours: Tensor, reference: Tensor) -> str:
-    """Describe the difference of transformer and algorithm on the displayed problem."""
+    """Describe how far transformer and algorithm differ on the displayed problem."""
     largest = float((ours - reference).abs().max())
     return f"On what you see, transformer and algorithm differ by at most {largest:.1g}."
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a number of things: `1 layer`, `2 layers`."""
+    """Format a number with its noun, for example `1 layer` or `2 layers`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

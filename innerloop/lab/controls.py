@@ -1,4 +1,4 @@
-"""Controls of a scene, and checks of the values that a page sends."""
+"""Define the controls of a scene, and check the values that a page sends."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from innerloop.errors import InputError, unknown_name_error
 
 Values = Mapping[str, Any]
-"""What a page sends: names and plain JSON."""
+"""The values that a page sends: JSON values by name."""
 MAX_NUMBER = 1e6
-"""The largest number of a request in size."""
+"""The largest absolute value of a number in a request."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice among several words, each with its label on the page."""
+    """A control with several options; `options` maps each value to its label on the page."""
 
     name: str
     label: str
@@ -27,7 +27,7 @@ class Choice:
         return next(iter(self.options))
 
     def read(self, values: Values) -> str:
-        """Read the value of this control; the default where it is not sent."""
+        """Return the value of this control, or its default if the page does not send it."""
         value = values.get(self.name, self.default)
         if not isinstance(value, str):
             raise InputError(f"{self.name} must be a word, got {describe(value)}")
@@ -36,13 +36,13 @@ class Choice:
         return value
 
     def describe(self) -> dict[str, Any]:
-        """Return the control for the page."""
+        """Return the description of the control for the page."""
         return {"kind": "choice", "default": self.default, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class Slider:
-    """A number in a range."""
+    """A control for a number in a range."""
 
     name: str
     label: str
@@ -52,7 +52,7 @@ class Slider:
     default: float
 
     def read(self, values: Values) -> float:
-        """Read the value of this control; the default where it is not sent."""
+        """Return the value of this control, or its default if the page does not send it."""
         value = read_number(values.get(self.name, self.default), self.name)
         if not self.least <= value <= self.most:
             raise InputError(
@@ -61,20 +61,20 @@ class Slider:
         return value
 
     def read_whole(self, values: Values) -> int:
-        """Read the value of this control where it must be a whole number."""
+        """Return the value of this control; raise an error if it is not a whole number."""
         value = self.read(values)
         if value != int(value):
             raise InputError(f"{self.name} must be a whole number, got {value:g}")
         return int(value)
 
     def describe(self) -> dict[str, Any]:
-        """Return the control for the page."""
+        """Return the description of the control for the page."""
         return {"kind": "slider", **asdict(self)}
 
 
 Control = Choice | Slider
 SEED = Slider("seed", "seed", 0, 10_000, 1, 0)
-"""The seed of what a scene draws."""
+"""The seed of a scene's random numbers."""
 
 
 def describe(value: Any) -> str:
@@ -86,16 +86,16 @@ def describe(value: Any) -> str:
 
 
 def read_number(value: Any, name: str) -> float:
-    """Read a finite number that is not huge."""
+    """Return a value as a float; raise an error if it is not a number or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} must be a number, got {describe(value)}")
-    if not -MAX_NUMBER <= value <= MAX_NUMBER:  # not where value is NaN, either
+    if not -MAX_NUMBER <= value <= MAX_NUMBER:  # also true if the value is NaN
         raise InputError(f"{name} must be between ±{MAX_NUMBER:,.0f}, got {describe(value)}")
     return float(value)
 
 
 def read_list(value: Any, name: str, least: int, most: int) -> list[Any]:
-    """Read a list with a number of entries within limits."""
+    """Return a value as a list; raise an error unless it has `least` to `most` entries."""
     if not isinstance(value, list):
         raise InputError(f"{name} must be a list, got {describe(value)}")
     if not least <= len(value) <= most:
@@ -104,7 +104,7 @@ def read_list(value: Any, name: str, least: int, most: int) -> list[Any]:
 
 
 def read_points(values: Values, name: str, least: int, most: int, reach: float) -> Any:
-    """Read points (x, y) of the plane, each coordinate within ± `reach`."""
+    """Return `least` to `most` points (x, y); each coordinate must be within ± `reach`."""
     points = []
     for number, point in enumerate(read_list(values.get(name), name, least, most), 1):
         pair = read_list(point, f"{name}, entry {number}", 2, 2)

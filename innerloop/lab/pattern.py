@@ -1,4 +1,4 @@
-"""Attention patterns: the weights c_i · act(s_ij) with which a head adds values to tokens."""
+"""Compute attention patterns: the weights c_i · act(s_ij) of a head's sum of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from innerloop.transformer import Attention
 def compute_pattern(
     attention: Attention, stream: Float[Tensor, "tokens width"], context: int
 ) -> Float[Tensor, "heads tokens keys"]:
-    """Compute what every token takes from every key: Σ_j pattern_ij V h_j is a head's output."""
+    """Return the weight of every key for every token.
+
+    The output of a head at token i is Σ_j pattern_ij V h_j.
+    """
     keys = stream[:context] if attention.mask == "context" else stream
     scores = (stream @ attention.query.mT) @ (keys @ attention.key.mT).mT
     hidden = torch.ones_like(scores[0], dtype=torch.bool).triu(1)
@@ -29,7 +32,7 @@ def compute_pattern(
 
 
 def _scale_factors(attention: Attention, stream: Tensor, context: int) -> Tensor:
-    """Return c_i, which multiplies row i."""
+    """Return the factor c_i of each row i, or one factor for all rows."""
     tokens = stream.shape[-2]
     if attention.normalisation == "1/i":
         return torch.arange(1, tokens + 1).to(stream).reciprocal().unsqueeze(-1)

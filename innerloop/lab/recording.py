@@ -1,8 +1,8 @@
 """Record the forward pass of a transformer as plain data: frames, registers and attention.
 
 Frame k is the stream after k steps; frame 0 is after the layers before the first step, if any.
-Large arrays travel as base64: registers as float32 (frames × places × tokens), each head's pattern
-as whole numbers from −127 to 127, which stand for plus and minus its scale.
+Large arrays are encoded as base64: registers as float32 (frames × entries × tokens), and each
+head's pattern as a scale and whole numbers from −127 to 127; 127 stands for the scale.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from innerloop.lab.pattern import compute_pattern
 from innerloop.transformer import Block, Layout
 
 LEVELS = 127
-"""Whole numbers that a pattern's largest weight becomes."""
+"""The whole number that encodes a pattern's scale."""
 SHOWN = 0.98
-"""The share of a pattern's weights that are told apart."""
+"""The scale of a pattern is this quantile of its nonzero weights; larger weights are clipped."""
 
 
 LARGE = 1e3
-"""Answers beyond this may have diverged."""
+"""If the absolute value of an answer exceeds this, the run may have diverged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """The streams of one forward pass, with the blocks that made them."""
+    """The residual streams of one forward pass, with the blocks that computed them."""
 
     layout: Layout
     blocks: list[Block]
     streams: list[Tensor]
     frames: list[int]
-    """For each block the frame that shows it: the step it belongs to."""
+    """For each block, the frame that displays it, which is the number of its step."""
     last: list[int]
-    """For each frame the number of blocks that have run."""
+    """For each frame, the number of blocks that have run."""
     context: int
     ignored: Tensor
-    """A mask of the entries whose content does not matter between steps."""
+    """A mask of the stream's entries whose values between steps have no effect."""
 
     def after_step(self, k: int) -> Tensor:
         """Return the stream after k steps."""
@@ -75,10 +75,11 @@ def record(built: BuiltTransformer, problem: Any) -> Recording:
 
 @torch.no_grad()
 def predict_steps(built: BuiltTransformer, problem: Any, recording: Recording) -> Tensor:
-    """Return the answers after 0, 1, … steps from a recorded pass, all of them at once.
+    """Return the answers after 0, 1, … steps from a recorded pass.
 
-    They are those of `built.predictions`, which runs the layers again and looks at every step for
-    what is out of range or diverges: it answers, or refuses, where something might.
+    They equal those of `built.predictions`, but the layers do not run again. If a stream is out of
+    range or an answer is very large, `built.predictions` is used, because it checks every step and
+    raises the right error.
     """
     construction = built.construction
     streams = torch.stack([recording.after_step(k) for k in range(len(recording.last))])
@@ -93,7 +94,7 @@ def predict_steps(built: BuiltTransformer, problem: Any, recording: Recording) -
 def describe_run(
     recording: Recording, notes: Sequence[str], tokens: Sequence[str]
 ) -> dict[str, Any]:
-    """Describe frames, registers and attention of a run, for an answer of the lab."""
+    """Return the frames, registers and attention patterns of a run for a scene's answer."""
     return {
         "frames": describe_frames(recording, notes),
         "registers": describe_registers(recording, tokens),
@@ -102,7 +103,7 @@ def describe_run(
 
 
 def describe_frames(recording: Recording, notes: Sequence[str]) -> list[dict[str, Any]]:
-    """Describe each position of the slider: its label, its layers, and a note of the scene."""
+    """Return the label, the layers and the scene's note for each position of the slider."""
     total, steps = len(recording.blocks), len(recording.last) - 1
     rows = []
     for k, note in enumerate(notes):
@@ -120,7 +121,7 @@ def _format_layers(first: int, last: int, total: int) -> str:
 
 
 def describe_registers(recording: Recording, tokens: Sequence[str]) -> dict[str, Any]:
-    """Return the registers of all tokens after every step, without those that have no effect."""
+    """Return the registers of all tokens after every step, with 0 for values without effect."""
     steps = range(len(recording.last))
     streams = [recording.after_step(k).masked_fill(recording.ignored, 0.0) for k in steps]
     return {
@@ -133,7 +134,7 @@ def describe_registers(recording: Recording, tokens: Sequence[str]) -> dict[str,
 def describe_attention(
     recording: Recording, tokens: Sequence[str], layers: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """Return the patterns of every head, or of those in some layers (counted from 0)."""
+    """Return the patterns of the heads in all layers, or in `layers` (counted from 0)."""
     heads = []
     for number in range(len(recording.blocks)) if layers is None else layers:
         attention = recording.blocks[number].attention
@@ -157,9 +158,10 @@ def describe_attention(
 def describe_last(
     recording: Recording, tokens: Sequence[str], visible: Sequence[int], layers: Sequence[int]
 ) -> dict[str, Any]:
-    """Return registers and patterns of a causal pass: frame k has its first `visible[k]` tokens.
+    """Return the registers and patterns after the last layer of a causal transformer.
 
-    Later tokens change nothing before them, so one pass over all of them has every frame.
+    Frame k displays the first `visible[k]` tokens. Later tokens do not affect earlier ones, so one
+    pass over all tokens gives every frame.
     """
     registers = {
         "rows": describe_rows(recording.layout),
@@ -176,14 +178,14 @@ def describe_last(
 
 
 def describe_rows(layout: Layout) -> list[dict[str, Any]]:
-    """Return the registers of a layout with the number of their places."""
+    """Return the names and sizes of a layout's registers."""
     return [{"name": name, "size": layout[name].size} for name in layout.registers]
 
 
 def encode_patterns(patterns: Tensor) -> list[dict[str, Any]]:
-    """Encode each head's matrix as whole numbers and a scale; the few largest may be cut.
+    """Encode each head's matrix as whole numbers and a scale; the few largest may be clipped.
 
-    A token whose content does not matter may have weights of any size, which would hide all others.
+    A token whose values have no effect may have very large weights, which would hide all others.
     """
     scales = measure_scales(patterns)
     factors = torch.where(scales > 0, LEVELS / scales, 0.0)
@@ -201,22 +203,22 @@ def encode_patterns(patterns: Tensor) -> list[dict[str, Any]]:
 
 
 def measure_scales(patterns: Tensor) -> Tensor:
-    """Return each matrix' quantile `SHOWN` of the sizes of its entries that are not 0."""
+    """Return the quantile `SHOWN` of the absolute nonzero entries of each matrix."""
     sizes = patterns.abs().flatten(1).sort(dim=1).values
     count = (sizes > 0).sum(dim=1)
     place = sizes.shape[1] - count + SHOWN * (count - 1).clamp_min(0).double()
     low = place.floor().long().clamp_max(sizes.shape[1] - 1)
     high = (low + 1).clamp_max(sizes.shape[1] - 1)
-    below, above = (sizes.gather(1, at[:, None])[:, 0] for at in (low, high))
+    below, above = (sizes.gather(1, index[:, None])[:, 0] for index in (low, high))
     return torch.where(count > 0, below + (place - low) * (above - below), 0.0)
 
 
 def encode_floats(values: Tensor) -> str:
-    """Encode numbers as float32, the bytes of each from the least on."""
+    """Encode numbers as base64 of float32 in little-endian order."""
     plain = values.to(torch.float32).contiguous().numpy().astype("<f4")
     return b64encode(plain.tobytes()).decode()
 
 
 def name_tokens(count: int, kind: str, others: Sequence[str] = ()) -> list[str]:
-    """Name tokens: `point 1`, `point 2`, …, and the others."""
+    """Return names of tokens: `point 1`, `point 2`, … if `kind` is `point`, and then `others`."""
     return [*(f"{kind} {number}" for number in range(1, count + 1)), *others]

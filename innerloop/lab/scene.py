@@ -1,12 +1,12 @@
-"""The interface of a scene: its title, its controls, and the answer to one request of the page.
+"""The base class of scenes: a title, controls, and a method that answers a request of the page.
 
-An answer is plain data, the same parts for every scene:
+An answer is a dictionary of JSON values, with the same parts for every scene:
 
-    frames       a label for each position of the slider, what it says, which layers have run
-    picture      what the scene's own drawing needs
-    error        lines of errors per frame: the transformer beside its reference algorithm
-    registers    the stream's registers after each step (`recording`)
-    attention    the attention pattern of the layers of each step (`recording`)
+    frames       for each position of the slider, a label, a note, and which layers have run
+    picture      the data that the scene's own module draws
+    error        curves of errors per frame, of the transformer and its reference algorithm
+    registers    the registers of the residual stream after each step (`recording`)
+    attention    the attention patterns of the layers of each step (`recording`)
     certificate  the line of the certificate, and how far transformer and algorithm differ here
     python       a program that prints the same numbers
 """
@@ -26,19 +26,19 @@ from innerloop.progress import Progress
 
 
 class Scene(ABC):
-    """One scene of the lab."""
+    """Base class of the lab's scenes."""
 
     place: ClassVar[int]
-    """Its place among the scenes, counted from 1."""
+    """The position of the scene among all scenes, counted from 1."""
     tab: ClassVar[str]
     title: ClassVar[str]
     hint: ClassVar[str]
-    """What to do, and what is seen, in one or two sentences."""
+    """One or two sentences about what the user can do, and what the picture displays."""
     controls: ClassVar[tuple[Control, ...]] = ()
 
     @abstractmethod
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        """Compute the answer to a request; `progress` takes the share that is done."""
+        """Compute the answer to a request, and report its progress from 0 to 1."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Scene(ABC):
         return type(self).__module__.rpartition(".")[2].replace("_", "-")
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of a scene that the page needs before it runs."""
+        """Return the description that the page needs before the scene runs."""
         return {
             "name": self.name,
             "tab": self.tab,
@@ -58,7 +58,7 @@ class Scene(ABC):
 
 @cache
 def load_scenes() -> dict[str, Scene]:
-    """Load every scene, by name, in the order of their places."""
+    """Load all scenes, by name and in the order of `place`."""
     loaded_scenes = []
     for module in pkgutil.iter_modules(scenes.__path__, f"{scenes.__name__}."):
         loaded = importlib.import_module(module.name)
@@ -73,7 +73,7 @@ def load_scenes() -> dict[str, Scene]:
 
 
 def find_scene(name: str) -> Scene:
-    """Find a scene by its name."""
+    """Return the scene of a name; an unknown name raises an error."""
     known = load_scenes()
     if name not in known:
         raise unknown_name_error("scene", name, known)

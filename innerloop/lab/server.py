@@ -1,7 +1,8 @@
-"""The server: the page's files, the list of scenes, and their answers. It keeps nothing of a user.
+"""Serve the page's files, the list of scenes, and the scenes' answers. No user data are stored.
 
-Only this machine may ask: requests must name this machine as their host (which stops pages of
-others that point their own name here), and come from this page or from no page at all.
+The server accepts requests of this machine only. A request must name this machine as its host,
+which stops other websites whose domain name points to this machine. If a page sent the request, it
+must be the lab's own page.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from innerloop.output import print_error
 STATIC = Path(__file__).parent / "static"
 HOSTS = ("127.0.0.1", "localhost")
 MAX_BODY = 2 * 2**20
-"""Bytes of a request."""
+"""The largest number of bytes in the body of a request."""
 MAX_BODY_SECONDS = 5.0
 """Seconds within which the body of a request must arrive."""
 MAX_RUNNING = 4
-"""Scenes that run at once; other requests do not wait for them."""
+"""The largest number of scenes that run at once; requests for files do not wait for them."""
 MAX_TABS = 256
-"""Pages whose latest request is remembered."""
+"""The largest number of pages whose latest request is remembered."""
 PATIENCE, BEAT = 0.25, 0.15
-"""Seconds until the progress of an answer is reported, and between two reports."""
+"""Seconds until the first report of an answer's progress, and between two reports."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -58,11 +59,14 @@ HEADERS = {
 
 
 class SupersededError(Exception):
-    """A request that a later one of the same page has replaced, or whose page is gone."""
+    """Raised if a later request of the same page has replaced this one, or the page is closed."""
 
 
 class Guard:
-    """Refuses requests for other hosts and from other pages; adds the headers of every answer."""
+    """Middleware that rejects requests for other hosts or from other pages.
+
+    It also adds the security headers to every answer.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -73,8 +77,8 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *own]}
+                additions = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *additions]}
             await send(message)
 
         headers = Request(scope).headers
@@ -89,14 +93,17 @@ class Guard:
 
 
 class Turns:
-    """The number of each page's latest request; earlier ones stop at their next report."""
+    """The number of the latest request of each page.
+
+    Earlier requests of the page stop when they next report their progress.
+    """
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
     def begin(self, tab: str, turn: int) -> None:
-        """Note a request as its page's latest."""
+        """Store the number of a request as the latest of its page."""
         with self._lock:
             self._latest[tab] = max(turn, self._latest.get(tab, turn))
             self._latest.move_to_end(tab)
@@ -104,12 +111,12 @@ class Turns:
                 self._latest.popitem(last=False)
 
     def is_latest(self, tab: str, turn: int) -> bool:
-        """Whether no later request of the page has come."""
+        """Return whether no later request of the page has arrived."""
         return self._latest.get(tab, turn) <= turn
 
 
 class Work:
-    """One request under way: its progress, and whether anybody still waits for it."""
+    """A running request: its progress, and whether its page still needs the answer."""
 
     def __init__(self, turns: Turns, tab: str, turn: int) -> None:
         self.share, self.doing, self.gone = 0.0, "", False
@@ -117,14 +124,14 @@ class Work:
         turns.begin(tab, turn)
 
     def report(self, share: float, doing: str = "") -> None:
-        """Note progress; stop the work where nobody waits for it any more."""
+        """Store the progress; raise SupersededError if the page no longer needs the answer."""
         self.share, self.doing = share, doing
         if self.gone or not self._is_wanted():
             raise SupersededError
 
 
 def refuse(status: int, mistake: str) -> JSONResponse:
-    """Return an error as the page shows it."""
+    """Return an error response with a message that the page displays."""
     return JSONResponse({"mistake": mistake}, status_code=status)
 
 
@@ -139,7 +146,7 @@ async def list_scenes(request: Request) -> Response:
 
 
 async def run_scene(request: Request) -> Response:
-    """Answer a request: at once, or line by line with its progress where it takes longer."""
+    """Answer a request; if it takes longer than `PATIENCE`, first stream its progress."""
     try:
         scene = await run_in_threadpool(find_scene, request.path_params["name"])
     except InputError as error:
@@ -161,7 +168,7 @@ async def run_scene(request: Request) -> Response:
 
 
 async def report_lines(task: asyncio.Task[tuple[int, bytes]], work: Work) -> AsyncIterator[bytes]:
-    """Yield lines of progress, and at last the answer."""
+    """Yield lines of JSON with the progress, and finally the answer."""
     try:
         while not task.done():
             line = {"progress": round(work.share, 3), "doing": work.doing}
@@ -173,10 +180,10 @@ async def report_lines(task: asyncio.Task[tuple[int, bytes]], work: Work) -> Asy
 
 
 def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes]:
-    """Run a scene in a thread of its own; return the status and the JSON of its answer."""
+    """Run a scene, and return the HTTP status and the JSON of its answer."""
     begin = time.perf_counter()
     try:
-        work.report(0.0)  # a later request of the page may have come while this one waited
+        work.report(0.0)  # a later request of the page may have arrived while this one waited
         result = scene.run(values, work.report)
         result["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
         return 200, json.dumps(result, allow_nan=False).encode()
@@ -184,14 +191,14 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
         return 409, b'{"superseded": true}'
     except InputError as error:
         return 422, json.dumps({"mistake": str(error)}).encode()
-    except Exception as error:  # a mistake of ours: one line here, and the page goes on
+    except Exception as error:  # a bug of the scene: print one line, and keep the server running
         line = f"the scene {scene.name} failed: {describe_failure(error)}"
         print_error(line)
         return 500, json.dumps({"mistake": f"{line}. Please report it."}).encode()
 
 
 async def read_body(request: Request) -> bytes:
-    """Read the body of a request within the limit."""
+    """Return the body of a request; raise an error if it is too large or too slow."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise HTTPException(415, "send JSON with the content type application/json")
     body = bytearray()
@@ -209,7 +216,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def parse_request(body: bytes) -> tuple[str, int, dict[str, Any]]:
-    """Return the page, the number of its request, and the values it sends."""
+    """Return the identifier of the page, the number of the request, and its values."""
     request = parse_object(body)
     tab, turn, values = request.get("tab", ""), request.get("turn", 0), request.get("values", {})
     if not isinstance(tab, str) or len(tab) > 64 or type(turn) is not int:
@@ -220,7 +227,7 @@ def parse_request(body: bytes) -> tuple[str, int, dict[str, Any]]:
 
 
 async def tell_error(request: Request, error: Exception) -> Response:
-    """Return an error of the protocol as JSON, like all others."""
+    """Return an HTTP error as JSON, in the format of all other errors."""
     assert isinstance(error, HTTPException)
     response = refuse(error.status_code, error.detail)
     response.headers.update(error.headers or {})
@@ -228,7 +235,7 @@ async def tell_error(request: Request, error: Exception) -> Response:
 
 
 def make_app() -> Starlette:
-    """Make the application, with a memory of requests of its own."""
+    """Make the web application, with its own record of requests."""
     app = Starlette(
         routes=[
             Route("/", show_page),

@@ -1,4 +1,4 @@
-"""Start the lab: a socket on this machine only, the server behind it, and the browser."""
+"""Start the lab: open a socket of this machine only, run the server, and open the browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_HEADER_SECONDS = 5.0
 
 
 class ImpatientProtocol(H11Protocol):
-    """Closes a connection whose request has begun, or was never sent, and does not arrive."""
+    """HTTP protocol that closes a connection whose request does not arrive in time."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -52,7 +52,7 @@ class ImpatientProtocol(H11Protocol):
 
 
 def open_socket(port: int) -> socket.socket:
-    """Listen at a port of this machine alone; 0 stands for any free one."""
+    """Return a socket that listens at a port of this machine only; 0 stands for any free port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -68,7 +68,7 @@ def open_socket(port: int) -> socket.socket:
 
 
 def make_server() -> uvicorn.Server:
-    """Make the server, quiet and without anything but HTTP."""
+    """Make a server for HTTP only, without WebSockets and without log messages below errors."""
     return uvicorn.Server(
         uvicorn.Config(
             make_app(),
@@ -84,7 +84,7 @@ def make_server() -> uvicorn.Server:
 
 
 def serve(port: int, *, open_browser: bool) -> None:
-    """Serve the lab until it is stopped."""
+    """Serve the lab until the user stops it."""
     listener = open_socket(port)
     address = f"http://{HOST}:{listener.getsockname()[1]}"
     print_text(f"innerloop lab is at {address} (Ctrl-C stops it)")

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from innerloop.errors import InputError
 
 MAX_COLUMNS, MAX_ROWS = 50, 200
-"""Columns that are taken, and rows that are used: the page draws each of them."""
+"""The largest number of columns in a file, and the number of rows that are used."""
 MAX_TEXT = 1_000_000
-"""Characters of a file."""
+"""The largest number of characters in a file."""
 DELIMITERS = (",", ";", "\t")
 
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file as text: column names, the rows in use, and the number of rows."""
+    """The column names of a file, the cells of the used rows, and the number of all rows."""
 
     names: list[str]
     rows: list[list[str]]
@@ -30,7 +30,7 @@ class Table:
         return [row[place] for row in self.rows]
 
     def numeric(self) -> list[str]:
-        """Name the columns that hold finite numbers in every row."""
+        """Return the names of the columns with a finite number in every row."""
         return [name for name in self.names if all(map(is_number, self.column(name)))]
 
 
@@ -63,7 +63,7 @@ def parse_table(text: str) -> Table:
 
 
 def name_columns(first: list[str]) -> list[str]:
-    """Return the names of the columns from the header, or numbers if there is no header."""
+    """Return the names of the columns: the header, or "column 1", … without a header."""
     if not 2 <= len(first) <= MAX_COLUMNS:
         raise InputError(f"a table needs 2 to {MAX_COLUMNS} columns, got {len(first)}")
     if all(map(is_number, first)):

@@ -63,9 +63,11 @@ def check_claims(
     for folder in (options.results, cells):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"cannot store results in {folder}: it is not a folder")
-    own = {claim.id: claim for claim in map(find_claim, (word for word in words if ":" in word))}
+    user_claims = {
+        claim.id: claim for claim in map(find_claim, (word for word in words if ":" in word))
+    }
     registered = [word for word in words if ":" not in word]
-    ids = select_claims(registered) if registered or not own else []
+    ids = select_claims(registered) if registered or not user_claims else []
     run = Run(
         Store(resolve_links(cells), notice, recorded=resolve_links(find_recorded() / "cells")),
         parse_engine(options.engine, options.workers),
@@ -74,7 +76,7 @@ def check_claims(
         device=device,
         progress=progress,
         notice=notice,
-        claims={**load_claims(), **own},
+        claims={**load_claims(), **user_claims},
     )
-    ids += [id for id in own if id not in ids]
+    ids += [id for id in user_claims if id not in ids]
     return run.check(ids, preset, fuller=True), run.write_errors

@@ -318,7 +318,7 @@ def _make_stale(
     parts = list(stored.values())
     try:
         verdict = claim.build_evidence([part.found for part in parts]).label
-    except Exception:  # other code made it: this code may not be able to read it
+    except Exception:  # the result was stored by other code, which may have used another form
         verdict = "unreadable"
     changed = sorted({name for names in changes.values() for name in names})
     return Stale(preset, max(part.made for part in parts), verdict, tuple(changed))

@@ -66,9 +66,11 @@ def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
         alt.Color("series:N", title=None, scale=scale),
         tooltip=["series:N", "at:Q", alt.Tooltip("error:Q", format=".3e")],
     )
-    own = alt.FieldEqualPredicate(field="series", equal=order[0])
-    lines = base.mark_line(strokeWidth=2).transform_filter(alt.LogicalNotPredicate(**{"not": own}))
-    dots = base.mark_point(filled=True, size=50).transform_filter(own)
+    is_model = alt.FieldEqualPredicate(field="series", equal=order[0])
+    lines = base.mark_line(strokeWidth=2).transform_filter(
+        alt.LogicalNotPredicate(**{"not": is_model})
+    )
+    dots = base.mark_point(filled=True, size=50).transform_filter(is_model)
     return alt.layer(lines, dots).properties(
         width=700,
         height=240,

@@ -25,11 +25,12 @@ TITLES = {
 
 
 def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
-    """Draw the answers, the read-out and the intervention of each layer, each beside its controls.
+    """Draw the three measurements of each layer beside their controls.
 
-    A control repeats the measurement on a random network, with the states of other prompts, or with
-    a rotated change. If a state has several tensors, the one with the lowest read-out score is
-    drawn. Numbers below 0 are drawn at 0.
+    The measurements are the score of the answers, of the read-out of the algorithm's state, and of
+    the intervention. A control repeats a measurement on a random network, with the states of other
+    prompts, or with a rotated change. If a state has several tensors, the one with the lowest
+    read-out score is drawn. Numbers below 0 are drawn at 0.
     """
     return (
         draw_panels(inside)
@@ -76,8 +77,9 @@ def collect_rows(inside: Inside) -> Rows:
 
 
 def _draw_panel(panel: str, rows: Rows, colours: alt.Scale) -> alt.LayerChart | alt.FacetChart:
-    own = [row for row in rows if row["panel"] == panel]
-    base = alt.Chart(alt.Data(values=own)).encode(
+    """Draw one kind of measurement: a line per series, with a point per layer."""
+    panel_rows = [row for row in rows if row["panel"] == panel]
+    base = alt.Chart(alt.Data(values=panel_rows)).encode(
         alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
         alt.Y("value:Q", title=TITLES[panel], scale=alt.Scale(domain=[0, 1])),
         alt.Color("series:N", title=None, scale=colours),

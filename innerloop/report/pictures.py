@@ -28,11 +28,11 @@ SHOWN = 2
 
 
 def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> str:
-    """Render the report's own figures, error against layers first, then one of each family.
+    """Render the report's own figures, and then one for each family of claims.
 
     The first picture is not compressed, so that it is visible at once and without scripts.
     """
-    own = [
+    pictures = [
         _render_picture(
             "Error after each layer",
             render_box(drawn["layers"], "Error after each layer"),
@@ -55,7 +55,7 @@ def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> s
         f"<small>{len(families) - SHOWN}</small></h3></summary>"
         f'<div class="pictures">{more}</div></details>'
     )
-    return "".join([*own, *families[:SHOWN], folded if more else ""])
+    return "".join([*pictures, *families[:SHOWN], folded if more else ""])
 
 
 def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> list[str]:

@@ -151,7 +151,7 @@ def _render_table(runs: list[dict[str, Any]], grid: list[str], best: str | None)
 
 def _render_row(run: dict[str, Any], grid: list[str], measures: list[str], best: bool) -> str:
     """Render the row of a run in the table of a sweep."""
-    own = "".join(f"<td>{_write_cell(run['point'].get(name))}</td>" for name in grid)
+    point = "".join(f"<td>{_write_cell(run['point'].get(name))}</td>" for name in grid)
     state = escape(f"{run['state']}, the best" if best else run["state"])
     if run["remark"]:
         state += f"<small>{escape(run['remark'])}</small>"
@@ -161,9 +161,8 @@ def _render_row(run: dict[str, Any], grid: list[str], measures: list[str], best:
         for value in (run["step"], run["loss"], *(run["measures"].get(name) for name in measures))
     )
     mark = ' class="best"' if best else ""
-    return (
-        f'<tr{mark}>{own}<td class="number">{run["seed"]}</td><td{kind}>{state}</td>{numbers}</tr>'
-    )
+    seed = f'<td class="number">{run["seed"]}</td>'
+    return f"<tr{mark}>{point}{seed}<td{kind}>{state}</td>{numbers}</tr>"
 
 
 def _write_cell(value: Any) -> str:

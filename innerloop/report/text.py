@@ -33,8 +33,9 @@ def format_sentence(text: str) -> str:
 
     A symbol keeps its case: n, δ′, f(A), cε, and a letter before a relation or operation sign.
     """
-    # The article "a" before a word, or a word of two or more letters before the end, punctuation,
-    # an apostrophe or a hyphen, or a space that no relation or operation sign follows.
+    # First alternative: the article "a" before a word. Second: a word of two or more letters that
+    # is followed by the end of the text, by punctuation, by an apostrophe or a hyphen with another
+    # letter, or by a space and anything but a sign of a relation or an operation.
     word = re.match(
         r"a(?= [a-z]+-?[a-z]{2,})|"
         r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])",

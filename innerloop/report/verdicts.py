@@ -70,5 +70,9 @@ def count_verdicts(outcomes: Outcomes) -> dict[str, int]:
 
 def count_errata(outcomes: Outcomes) -> int:
     """Count the errata of claims; a statement that is printed twice counts once."""
-    own = [o["evidence"]["errata"] for o in outcomes if o["evidence"] and not o["restates"]]
-    return sum(erratum["printed"]["passed"] is False for errata in own for erratum in errata)
+    errata_lists = [
+        o["evidence"]["errata"] for o in outcomes if o["evidence"] and not o["restates"]
+    ]
+    return sum(
+        erratum["printed"]["passed"] is False for errata in errata_lists for erratum in errata
+    )

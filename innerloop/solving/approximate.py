@@ -1,9 +1,10 @@
-"""The lasso by a fixed number of steps: ISTA, FISTA, LISTA-VM as built or as learned.
+"""Solve the lasso approximately by a fixed number of steps of ISTA, FISTA or LISTA-VM.
 
-They are fast and approximate: the answer comes with its duality gap like any other, and is
-reported as not converged where that is above the tolerance. LISTA-VM as built has M = (2n+1)/L·I
-and θ = α n/L, the layers that `build("lista-vm")` makes of them; as learned, M and θ are those of a
-run of `innerloop train lista-vm-learned`, which knows no penalty but that of its training.
+These algorithms are fast. Every answer has its duality gap, and counts as not converged if the gap
+is above the tolerance. LISTA-VM has one matrix M and one threshold θ per step. By default they are
+M = (2n+1)/L·I and θ = α n/L, with which `build("lista-vm")` makes a transformer. They can also be
+learned by `innerloop train lista-vm-learned`; such a network knows only the penalty of its
+training.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ ALGORITHMS = ("ista", "fista", "lista-vm")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ApproximateLasso(Lasso):
-    """The lasso by `steps` steps of an algorithm; `matrices` and `thresholds` if it was learned."""
+    """Solver that takes `steps` steps of an algorithm for the lasso.
+
+    `matrices` and `thresholds` are those of a trained LISTA-VM, or None.
+    """
 
     algorithm: str = "lista-vm"
     steps: int = 100
@@ -43,21 +47,24 @@ class ApproximateLasso(Lasso):
     ) -> Answers:
         quadratic = reduce_samples(samples, self.fit_intercept)
         curvature = torch.linalg.eigvalsh(quadratic.gram)[:, -1:].clamp_min(1e-300)
-        found = []
+        solutions = []
         for penalty in penalties.unbind(dim=-1):
             descent = Descent(quadratic.gram, quadratic.moment, quadratic.square, penalty)
             weights = self._iterate(descent, curvature, samples.totals.unsqueeze(-1))
             measures = descent.measure(weights)
-            found.append({"coef": weights, "optimality": measures})
-            found[-1]["converged"] = measures <= descent.limit(tolerance)
-            found[-1]["steps"] = torch.full_like(measures, self.layers, dtype=torch.int64)
-        answers = {name: torch.stack([each[name] for each in found], 1) for name in found[0]}
+            solutions.append({"coef": weights, "optimality": measures})
+            solutions[-1]["converged"] = measures <= descent.limit(tolerance)
+            solutions[-1]["steps"] = torch.full_like(measures, self.layers, dtype=torch.int64)
+        answers = {
+            name: torch.stack([solution[name] for solution in solutions], 1)
+            for name in solutions[0]
+        }
         means = quadratic.x_mean, quadratic.y_mean
         return {"intercept": intercepts(answers["coef"], *means), **answers}
 
     @property
     def layers(self) -> int:
-        """How many steps are taken: those that were learned, or as many as asked for."""
+        """The number of steps: that of a trained LISTA-VM, or the option `steps`."""
         return self.steps if self.matrices is None else len(self.matrices)
 
     def _iterate(
@@ -66,33 +73,34 @@ class ApproximateLasso(Lasso):
         curvature: Float[Tensor, "problems 1"],
         n: Float[Tensor, "problems 1"],
     ) -> Tensor:
-        weights = ahead = torch.zeros_like(descent.moment)
+        """Return the weights after all steps, for the largest curvature and total weight n."""
+        weights = extrapolated = torch.zeros_like(descent.moment)
         t, threshold = 1.0, descent.penalty.unsqueeze(-1) / curvature
         for k in range(self.layers):
-            pull = descent.moment - matvec(descent.gram, ahead)
+            correlation = descent.moment - matvec(descent.gram, extrapolated)
             if self.matrices is None:
-                moved = soft_threshold(ahead + pull / curvature, threshold)
+                updated = soft_threshold(extrapolated + correlation / curvature, threshold)
             else:
-                # A learned layer divides Xᵀ(Xβ − y) by 2n + 1, and `pull` is divided by n.
-                step = n / (2 * n + 1) * pull @ self.matrices[k].mT
-                moved = soft_threshold(ahead + step, self.thresholds[k])
+                # A learned layer divides Xᵀ(y − Xβ) by 2n + 1; `correlation` is divided by n.
+                step = n / (2 * n + 1) * correlation @ self.matrices[k].mT
+                updated = soft_threshold(extrapolated + step, self.thresholds[k])
             momentum = 0.0
             if self.algorithm == "fista":
                 after = (1 + (1 + 4 * t * t) ** 0.5) / 2
                 momentum, t = (t - 1) / after, after
-            ahead = moved + momentum * (moved - weights)
-            weights = moved
+            extrapolated = updated + momentum * (updated - weights)
+            weights = updated
         return weights
 
 
 def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> ApproximateLasso:
-    """Make the solver of an algorithm's name, or of the folder of a run that learned LISTA-VM."""
+    """Make a solver from the name of an algorithm, or from the folder of a trained LISTA-VM."""
     if not isinstance(algorithm, str | os.PathLike):
         raise InputError(f"algorithm must be a name or a folder, got {algorithm!r}")
     if algorithm in ALGORITHMS:
-        made = ApproximateLasso.from_options("lasso", {"algorithm": algorithm, **options})
-        check_count("steps", made.steps, 1)
-        return made
+        solver = ApproximateLasso.from_options("lasso", {"algorithm": algorithm, **options})
+        check_count("steps", solver.steps, 1)
+        return solver
     from innerloop.recipes.base import load
     from innerloop.recipes.runs import find_model
 
@@ -104,7 +112,7 @@ def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> Approxi
         )
     recipe, model, _ = load(find_model(path))
     if recipe.name != "lista-vm-learned":
-        raise InputError(f"{path} holds a {recipe.name}; lista-vm-learned is a solver of the lasso")
+        raise InputError(f"{path} must contain a run of lista-vm-learned, got one of {recipe.name}")
     matrices, thresholds = model.double().matrices().detach(), model.thresholds.detach()  # pyright: ignore
     if matrices.shape[-1] != d:
         raise OutOfRangeError(

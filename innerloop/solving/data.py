@@ -1,7 +1,9 @@
-"""The caller's data as padded batches: arrays, lists of ragged problems, or a data frame by group.
+"""Read the caller's data, and divide them into padded batches.
 
-A chunk holds problems of similar size. Rows that pad a shorter problem have weight 0, and so count
-in nothing; sample weights and the training parts of cross-validation are weights as well.
+Data are arrays, lists of problems with different numbers of rows, or a data frame with a column
+that names the problem of each row. A batch ("chunk") holds problems of similar size; shorter
+problems are padded with rows of weight 0, which have no effect. Sample weights and the
+held-out rows of cross-validation are expressed by the same weights.
 """
 
 from __future__ import annotations
@@ -22,88 +24,91 @@ from innerloop.errors import InputError, unknown_name_error
 from innerloop.limits import find_memory_limit
 
 CHUNK_BYTES = 1 << 26
-"""Working memory of a chunk: more than this no longer fits caches, and gains nothing."""
+"""Working memory of a chunk in bytes; larger chunks do not fit into caches and are not faster."""
 LARGEST = 1e150
-"""Entries of the data are at most this: squares of larger ones would overflow."""
+"""The largest absolute value of an entry of the data; squares of larger ones would overflow."""
 WEIGHT_RANGE = 1e-150, 1e150
-"""The weights of a problem sum to a number in this range."""
+"""The range for the sum of a problem's weights."""
 MAX_PADDING = 1.3
-"""A chunk's problems have at most this many times the rows of its shortest."""
+"""The largest ratio of the numbers of rows of two problems in a chunk."""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A batch of problems of one padded size; without weights every row counts once."""
+    """A batch of problems, padded to the same number of rows.
+
+    If `weight` is None, every row has weight 1.
+    """
 
     x: Float[Tensor, "problems n d"]
     y: Float[Tensor, "problems n"] | None
     weight: Float[Tensor, "problems n"] | None
     places: Int[Tensor, " problems"]
-    """Which of the caller's problems these are."""
+    """The positions of these problems among all problems of the caller."""
 
     @property
     def weights(self) -> Float[Tensor, "problems n"]:
-        """The weight of every row, 1 where none was given."""
+        """The weight of every row; 1 if the caller passed no weights."""
         return self.x.new_ones(self.x.shape[:2]) if self.weight is None else self.weight
 
     @property
     def labels(self) -> Float[Tensor, "problems n"]:
-        """The labels of a regression."""
+        """The labels; without labels, an error is raised."""
         if self.y is None:
             raise InputError("this problem needs labels: pass y, or target= with a data frame")
         return self.y
 
     @property
     def totals(self) -> Float[Tensor, " problems"]:
-        """The sum of each problem's weights: its number of rows."""
+        """The sum of each problem's weights, which takes the role of the number of rows."""
         return self.weights.sum(dim=-1)
 
     def average(self, values: Float[Tensor, "problems n *rest"]) -> Tensor:
-        """Average rows by their weights."""
+        """Return the weighted average over the rows of each problem."""
         if self.weight is None:
             return values.mean(dim=1)
         weights = self.weight / self.totals.unsqueeze(-1)
         return torch.einsum("pn,pn...->p...", weights, values)
 
     def select(self, index: Tensor) -> Samples:
-        """Keep some of the problems."""
+        """Return the problems at the indices."""
         y = None if self.y is None else self.y[index]
         weight = None if self.weight is None else self.weight[index]
         return Samples(self.x[index], y, weight, self.places[index])
 
     def to(self, device: Any) -> Samples:
-        """Move to a device."""
-        moved = {name: getattr(self, name) for name in ("x", "y", "weight")}
-        return replace(self, **{k: v if v is None else v.to(device) for k, v in moved.items()})
+        """Return the problems on another device."""
+        parts = {name: getattr(self, name) for name in ("x", "y", "weight")}
+        return replace(self, **{k: v if v is None else v.to(device) for k, v in parts.items()})
 
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """All problems of a call: rows, labels and weights of each, with what they are called."""
+    """All problems of a call: rows, labels and weights of each, with their names (`groups`)."""
 
     x: Sequence[Tensor] | Tensor
     y: Sequence[Tensor] | Tensor | None
     weight: Sequence[Tensor] | Tensor | None
     groups: np.ndarray
     features: list[Any]
-    """Labels of the columns, as the data frame has them, or x0, x1, …"""
+    """The labels of the data frame's feature columns, or x0, x1, …"""
     positions: list[np.ndarray] | None = None
-    """The rows of the data frame that each group has, in the frame's order."""
+    """For each group, the positions of its rows in the data frame, in ascending order."""
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
     def sizes(self) -> list[int]:
-        """How many rows each problem has."""
+        """The number of rows of each problem."""
         if isinstance(self.x, Tensor):
             return [self.x.shape[1]] * len(self.x)
         return [len(part) for part in self.x]
 
     def iterate_chunks(self, numbers_per_row: int, numbers: int) -> Iterator[Samples]:
-        """Yield batches that fit memory; the numbers that a solver holds are per row, and besides.
+        """Yield batches of problems that fit into memory, ordered by size to need little padding.
 
-        Problems are ordered by size, so that little is padded.
+        A solver holds `numbers_per_row` numbers for each row, and `numbers` for each problem.
         """
         room = min(CHUNK_BYTES, find_memory_limit() // 4) // 8
         if isinstance(self.x, Tensor):
@@ -125,6 +130,7 @@ class Problems:
             start = stop
 
     def _pad(self, places: Int[Tensor, " chosen"]) -> Samples:
+        """Return the problems at some positions as one batch, padded with rows of weight 0."""
         if isinstance(self.x, Tensor):
             assert not isinstance(self.y, Sequence)
             assert not isinstance(self.weight, Sequence)
@@ -138,24 +144,24 @@ class Problems:
         if self.y is not None:
             labels = [self.y[k] for k in places.tolist()]
             y = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True)
-        given = [
+        weights = [
             part.new_ones(len(part)) if self.weight is None else self.weight[k]
             for k, part in zip(places.tolist(), rows, strict=True)
         ]
-        weight = torch.nn.utils.rnn.pad_sequence(given, batch_first=True)
+        weight = torch.nn.utils.rnn.pad_sequence(weights, batch_first=True)
         ragged = self.weight is not None or len({len(part) for part in rows}) > 1
         return Samples(padded, y, weight if ragged else None, places)
 
 
 def read_problems(X: Any, y: Any, by: Any, target: Any, weight: Any) -> Problems:
-    """Read problems from an array (problems, n, d), a list of ragged ones, or a data frame."""
+    """Read problems from an array (problems, n, d), a list of arrays or pairs, or a data frame."""
     if hasattr(X, "columns"):
         if y is not None or weight is not None:
             raise InputError("with a data frame, name the labels' column by target=, not y=")
         return _read_frame(X, by, target)
     if by is not None or target is not None:
-        given = type(X).__name__
-        raise InputError(f"by= and target= name columns of a data frame, got a {given}")
+        kind = type(X).__name__
+        raise InputError(f"by= and target= name columns of a data frame, got a {kind}")
     if _is_list_of_problems(X):
         return _read_list(list(X), y, weight)
     x = _read_array(X, "X")
@@ -174,27 +180,27 @@ def read_problems(X: Any, y: Any, by: Any, target: Any, weight: Any) -> Problems
         if part is not None and part.shape != x.shape[:2]:
             expected = tuple(x.shape[:2])
             raise InputError(f"{name} must be {expected} for this X, got {tuple(part.shape)}")
-    found = Problems(x, labels, weights, np.arange(len(x)), _number_features(x.shape[-1]))
-    _check_finite(found)
-    return found
+    problems = Problems(x, labels, weights, np.arange(len(x)), _number_features(x.shape[-1]))
+    _check_finite(problems)
+    return problems
 
 
 def _read_array(value: Any, name: str) -> Tensor:
-    """Read an array in float64; one of NumPy's that is so already is not copied."""
+    """Return an array as a tensor of float64, without copying a NumPy array of that type."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.writeable:
         return torch.from_numpy(np.ascontiguousarray(value))
     return as_tensor(value, name).double()
 
 
 def _is_list_of_problems(X: Any) -> bool:
-    """Whether a list holds problems, each with rows of its own, rather than rows of one problem."""
+    """Return whether a list holds several problems, rather than the rows of one problem."""
     if not isinstance(X, list | tuple) or not X:
         return False
     if _is_pair(X[0]):
         return True
     try:
         return np.ndim(X[0]) == 2
-    except ValueError:  # rows of different lengths: reading them says which
+    except ValueError:  # rows of different lengths: the later reading raises a precise error
         return True
 
 
@@ -203,26 +209,28 @@ def _is_pair(part: Any) -> bool:
 
 
 def _read_list(parts: list[Any], y: Any, weight: Any) -> Problems:
-    """Read a list of problems: pairs of X and y, or X alone with a list of labels."""
+    """Read a list of problems: pairs (X, y), or arrays X with a list of labels `y`."""
     if all(map(_is_pair, parts)):
         if y is not None:
-            raise InputError("pairs (X, y) bring their labels: leave y out")
+            raise InputError("pairs (X, y) contain the labels: leave y out")
         parts, y = [pair[0] for pair in parts], [pair[1] for pair in parts]
     x = [_read_rows(part, k) for k, part in enumerate(parts)]
     if len({part.shape[1] for part in x}) > 1:
         sizes = sorted({part.shape[1] for part in x})
-        raise InputError(f"all problems must have the same features, got {sizes} of them")
+        raise InputError(f"all problems must have the same features, got {sizes} features")
     lists: list[Any] = []
-    for given, name in ((y, "y"), (weight, "sample_weight")):
-        if given is None:
+    for entries, name in ((y, "y"), (weight, "sample_weight")):
+        if entries is None:
             lists.append(None)
             continue
-        if len(given) != len(x):
-            raise InputError(f"{name} must have {len(x)} parts, one per problem; got {len(given)}")
+        if len(entries) != len(x):
+            raise InputError(
+                f"{name} must have {len(x)} parts, one per problem; got {len(entries)}"
+            )
         lists.append(
             [
                 as_tensor(part, f"{name} of problem {k}").double().reshape(-1)
-                for k, part in enumerate(given)
+                for k, part in enumerate(entries)
             ]
         )
         for k, (rows, part) in enumerate(zip(x, lists[-1], strict=True)):
@@ -234,9 +242,9 @@ def _read_list(parts: list[Any], y: Any, weight: Any) -> Problems:
         x = torch.stack(x)
         lists = [None if part is None else torch.stack(part) for part in lists]
     labels, weights = lists
-    found = Problems(x, labels, weights, np.arange(len(x)), _number_features(x[0].shape[1]))
-    _check_finite(found)
-    return found
+    problems = Problems(x, labels, weights, np.arange(len(x)), _number_features(x[0].shape[1]))
+    _check_finite(problems)
+    return problems
 
 
 def _read_rows(part: Any, k: int) -> Tensor:
@@ -247,7 +255,10 @@ def _read_rows(part: Any, k: int) -> Tensor:
 
 
 def _read_frame(frame: Any, by: Any, target: Any) -> Problems:
-    """Read a problem per value of column `by`; every other column but the target is a feature."""
+    """Read one problem for each value of the column `by` of a data frame.
+
+    Every column other than `by` and `target` is a feature.
+    """
     labels = _read_labels(frame)
     roles = [_find_column(labels, role, name) for role, name in (("by", by), ("target", target))]
     places = [k for k in range(len(labels)) if k not in roles]
@@ -267,7 +278,10 @@ def _read_frame(frame: Any, by: Any, target: Any) -> Problems:
 
 
 def _read_labels(frame: Any) -> list[Any]:
-    """Return the labels of a frame's columns; each must occur once, and be no tuple of levels."""
+    """Return the labels of a frame's columns.
+
+    Raise an error if a label occurs twice, or if the labels have several levels.
+    """
     if getattr(frame.columns, "nlevels", 1) > 1:
         raise InputError(
             "the data frame has column labels of several levels (a MultiIndex): flatten them, as "
@@ -283,7 +297,7 @@ def _read_labels(frame: Any) -> list[Any]:
 
 
 def _find_column(labels: list[Any], role: str, name: Any) -> int | None:
-    """Return the place of a column, by its label as it is: 1 and "1" are different columns."""
+    """Return the position of the column with a label; 1 and "1" are different labels."""
     if name is None or name in labels:
         return None if name is None else labels.index(name)
     for label in labels:
@@ -300,7 +314,7 @@ def _get_column(frame: Any, place: int) -> Any:
 
 
 def _find_groups(values: np.ndarray, by: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different values, sorted where they can be, and the place of each row's value."""
+    """Return the distinct values, sorted, and the position of each row's value among them."""
     if values.dtype.kind in "mM":
         missing = np.isnat(values)
     else:
@@ -311,7 +325,7 @@ def _find_groups(values: np.ndarray, by: Any) -> tuple[np.ndarray, np.ndarray]:
     try:
         groups, places = np.unique(values, return_inverse=True)
         return groups, places
-    except TypeError:  # values of several types have no order: 1 and "1" stay apart
+    except TypeError:  # values of several types have no order; 1 and "1" are different groups
         pass
     try:
         known = set(values.tolist())
@@ -325,7 +339,7 @@ def _find_groups(values: np.ndarray, by: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or pandas' NaT or NA."""
+    """Return whether a value is None, NaN, or pandas' NaT or NA."""
     try:
         return value is None or bool(operator.ne(value, value))
     except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor different
@@ -333,7 +347,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def read_column(column: Any, name: Any) -> np.ndarray:
-    """Read a column of numbers; an error names the column and the first row that has none."""
+    """Read a column of numbers; an error names the column and the first row without a number."""
     values = np.asarray(column)
     if values.dtype.kind in "mM":
         raise InputError(
@@ -376,7 +390,7 @@ def _number_features(count: int) -> list[str]:
 
 
 def _check_finite(problems: Problems) -> None:
-    """Refuse NaN, infinity and numbers whose squares overflow; the error says where one is."""
+    """Raise an error at NaN, infinity, numbers whose squares overflow, and invalid weights."""
     named = {"X": problems.x, "y": problems.y, "sample_weight": problems.weight}
     for name, parts in named.items():
         if parts is None or (isinstance(parts, Tensor) and _is_in_range(parts)):
@@ -407,6 +421,6 @@ def _check_finite(problems: Problems) -> None:
 
 
 def _is_in_range(part: Tensor) -> bool:
-    """Whether all entries are finite and of moderate size: one pass that also detects NaN."""
+    """Return whether all entries are finite and at most `LARGEST`, in one pass over them."""
     least, largest = torch.aminmax(part)
     return bool((least >= -LARGEST) & (largest <= LARGEST))

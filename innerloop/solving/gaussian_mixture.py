@@ -1,9 +1,9 @@
-"""Mixtures of Gaussians by EM, as scikit-learn's GaussianMixture runs it.
+"""Fit mixtures of Gaussians by EM, with the conventions of scikit-learn's GaussianMixture.
 
     E   γ_ik ∝ π_k N(x_i; μ_k, Σ_k)       M   π, μ, Σ from γ, with `regularisation` on the diagonals
 
-Covariances are full, tied, diag or spherical. It ends when the mean log-likelihood changes by less
-than the tolerance. Without a start, k-means gives the first γ.
+Covariances are full, tied, diag or spherical. EM ends when the mean log-likelihood changes by less
+than the tolerance. Without initial means, k-means gives the first γ.
 """
 
 from __future__ import annotations
@@ -31,20 +31,24 @@ Shares = Float[Tensor, "problems n clusters"]
 
 
 class Mixture(NamedTuple):
-    """Weights, means and covariances, (problems, K, d, d), of all mixtures."""
+    """The weights, means and covariances (problems, K, d, d) of all mixtures."""
 
     weights: Float[Tensor, "problems clusters"]
     means: Centres
     covariances: Float[Tensor, "problems clusters d d"]
 
     def select(self, index: Tensor) -> Mixture:
-        """Keep some of the mixtures."""
+        """Return the mixtures at the indices."""
         return Mixture(*(part[index] for part in self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianMixture(Solver):
-    """EM from k-means by `seed`, or from `start` (means) with optional weights and covariances."""
+    """Solver of Gaussian mixtures by EM.
+
+    EM begins at `start` (means), if there are any, with optional weights and covariances.
+    Otherwise it begins at the clusters of k-means, whose random start is drawn from `seed`.
+    """
 
     measure: ClassVar[str] = "change of the mean log-likelihood in the last step"
     labelled: ClassVar[bool] = False
@@ -97,9 +101,9 @@ class GaussianMixture(Solver):
                     for whole, new in zip(mixture, state, strict=True)
                 )
             )
-            left = ~(changes[active] < tolerance)
-            if not bool(left.all()):
-                active, state = active[left], state.select(left)
+            unfinished = ~(changes[active] < tolerance)
+            if not bool(unfinished.all()):
+                active, state = active[unfinished], state.select(unfinished)
                 if not len(active):
                     break
                 part = samples.select(active)
@@ -116,11 +120,12 @@ class GaussianMixture(Solver):
         }
 
     def _first_mixture(self, samples: Samples) -> Mixture:
+        """Return the mixtures at which EM begins, from the initial values or from k-means."""
         if self.start is None:
-            found = KMeans(clusters=self.clusters, restarts=self.restarts, seed=self.seed).solve(
+            solution = KMeans(clusters=self.clusters, restarts=self.restarts, seed=self.seed).solve(
                 samples, 0.0
             )
-            labels = found["labels"]
+            labels = solution["labels"]
         else:
             labels = assign(samples.x, read_start(self.start, samples, self.clusters))
         shares = torch.nn.functional.one_hot(labels, self.clusters).to(samples.x)
@@ -129,23 +134,24 @@ class GaussianMixture(Solver):
             mixture = mixture._replace(means=read_start(self.start, samples, self.clusters).clone())
         k, d = mixture.means.shape[1:]
         if self.start_weights is not None:
-            given = as_tensor(self.start_weights, "start_weights").double().to(samples.x)
-            check_start("start_weights", given)
-            if bool((given < 0).any()) or bool(((given.sum(dim=-1) - 1).abs() > 1e-6).any()):
+            values = as_tensor(self.start_weights, "start_weights").double().to(samples.x)
+            check_start("start_weights", values)
+            if bool((values < 0).any()) or bool(((values.sum(dim=-1) - 1).abs() > 1e-6).any()):
                 raise InputError("start_weights must be at least 0 and sum to 1")
-            mixture = mixture._replace(weights=_spread(given, samples, (k,)).clone())
+            mixture = mixture._replace(weights=_spread(values, samples, (k,)).clone())
         if self.start_covariances is not None:
-            given = as_tensor(self.start_covariances, "start_covariances").double().to(samples.x)
-            check_start("start_covariances", given)
-            mixture = mixture._replace(covariances=_spread(given, samples, (k, d, d)).clone())
+            values = as_tensor(self.start_covariances, "start_covariances").double().to(samples.x)
+            check_start("start_covariances", values)
+            mixture = mixture._replace(covariances=_spread(values, samples, (k, d, d)).clone())
         return mixture
 
     def _maximise(self, samples: Samples, shares: Shares) -> Mixture:
+        """Run the M step: return the mixtures of largest likelihood for responsibilities γ."""
         shares = shares * samples.weights.unsqueeze(-1)
         counts = shares.sum(dim=1) + 10 * torch.finfo(shares.dtype).eps
         means = shares.mT @ samples.x / counts.unsqueeze(-1)
-        apart = samples.x.unsqueeze(1) - means.unsqueeze(2)  # problems, K, n, d
-        scatter = (shares.mT.unsqueeze(-1) * apart).mT @ apart
+        differences = samples.x.unsqueeze(1) - means.unsqueeze(2)  # problems, K, n, d
+        scatter = (shares.mT.unsqueeze(-1) * differences).mT @ differences
         d = means.shape[-1]
         identity = torch.eye(d, dtype=means.dtype, device=means.device)
         if self.covariance == "tied":
@@ -154,10 +160,10 @@ class GaussianMixture(Solver):
         else:
             scatter = scatter / counts[..., None, None]
         if self.covariance in ("diag", "spherical"):
-            own = scatter.diagonal(dim1=-2, dim2=-1)
+            diagonal = scatter.diagonal(dim1=-2, dim2=-1)
             if self.covariance == "spherical":
-                own = own.mean(dim=-1, keepdim=True).expand(own.shape)
-            scatter = torch.diag_embed(own)
+                diagonal = diagonal.mean(dim=-1, keepdim=True).expand(diagonal.shape)
+            scatter = torch.diag_embed(diagonal)
         return Mixture(
             counts / counts.sum(dim=-1, keepdim=True),
             means,
@@ -165,34 +171,39 @@ class GaussianMixture(Solver):
         )
 
     def _shape_covariances(self, covariances: Tensor) -> Tensor:
-        """Give covariances the shape that scikit-learn gives them."""
+        """Return covariances in the shape that scikit-learn uses for their type."""
         if self.covariance == "tied":
             return covariances[:, 0]
-        own = covariances.diagonal(dim1=-2, dim2=-1)
-        return {"full": covariances, "diag": own, "spherical": own[..., 0]}[self.covariance]
+        diagonal = covariances.diagonal(dim1=-2, dim2=-1)
+        return {"full": covariances, "diag": diagonal, "spherical": diagonal[..., 0]}[
+            self.covariance
+        ]
 
 
-def _spread(given: Tensor, samples: Samples, shape: tuple[int, ...]) -> Tensor:
-    """Return one entry per problem of a start for all of them, or for each."""
-    if tuple(given.shape) == shape:
-        return given.expand(len(samples.x), *shape)
-    if tuple(given.shape[1:]) != shape or int(samples.places.max()) >= len(given):
+def _spread(values: Tensor, samples: Samples, shape: tuple[int, ...]) -> Tensor:
+    """Return initial values for each problem of a batch.
+
+    `values` has `shape` if all problems share them, and else one more dimension for the problems.
+    """
+    if tuple(values.shape) == shape:
+        return values.expand(len(samples.x), *shape)
+    if tuple(values.shape[1:]) != shape or int(samples.places.max()) >= len(values):
         raise InputError(
-            f"a start must be {shape}, or one for each problem; got {tuple(given.shape)}"
+            f"a start must be {shape}, or one for each problem; got {tuple(values.shape)}"
         )
-    return given[samples.places]
+    return values[samples.places]
 
 
 def _expect(samples: Samples, mixture: Mixture) -> tuple[Tensor, Shares]:
-    """Return the mean log-likelihood of every problem, and the clusters' share in each row."""
+    """Return the mean log-likelihood of every problem, and the responsibilities γ of its rows."""
     d = samples.x.shape[-1]
     factor, failed = torch.linalg.cholesky_ex(mixture.covariances)
-    apart = samples.x.unsqueeze(1) - mixture.means.unsqueeze(2)
-    scaled = torch.linalg.solve_triangular(factor, apart.mT, upper=False)
+    differences = samples.x.unsqueeze(1) - mixture.means.unsqueeze(2)
+    scaled = torch.linalg.solve_triangular(factor, differences.mT, upper=False)
     lengths = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
     logs = -0.5 * (d * math.log(2 * math.pi) + scaled.square().sum(dim=-2)) - lengths.unsqueeze(-1)
     logs = logs.mT + mixture.weights.log().unsqueeze(1)
-    # A covariance that is not positive has no density: the problem ends as not converged.
+    # If a covariance is not positive definite, the problem is reported as not converged.
     logs = torch.where((failed == 0).all(dim=-1)[:, None, None], logs, torch.nan)
     norms = logs.logsumexp(dim=-1)
     return samples.average(norms), (logs - norms.unsqueeze(-1)).exp()

@@ -1,11 +1,12 @@
-"""Huber regression with its scale, as scikit-learn's HuberRegressor: damped Newton steps, batched.
+"""Solve Huber regression with an unknown scale, with the conventions of scikit-learn.
 
     minimise over w, b, σ > 0:   nσ + Σᵢ σ H((yᵢ − ⟨w, xᵢ⟩ − b)/σ) + α‖w‖²
     H(z) = z² for |z| ≤ ε, 2ε|z| − ε² beyond
 
-The objective is convex in (w, b, σ) together. Rows within ε count as a square over σ, whose Hessian
-is 2/σ u uᵀ with u = (x, 1, residual/σ); the others are linear. Each Newton step is halved until the
-objective falls enough.
+The objective is that of HuberRegressor, and convex in (w, b, σ) together. It is minimised by
+damped Newton steps on a batch. A row with |residual| ≤ εσ contributes residual²/σ, whose Hessian is
+2/σ u uᵀ with u = (x, 1, residual/σ). The contributions of the other rows are linear. Each Newton
+step is halved until the objective falls enough.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from innerloop.solving.data import Samples
 from innerloop.solving.quadratic import centre_carefully, check_underflow, find_doubtful
 
 HALVINGS = 30
-"""A Newton step is halved at most this often."""
+"""The largest number of times that a Newton step is halved."""
 LEAST_SHARE = 1e-12
-"""σ stays above this share of the labels' spread: exact fits have none."""
+"""The least σ, as a share of the labels' standard deviation; an exact fit would make σ = 0."""
 Points = Float[Tensor, "problems size"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Huber(PenalisedSolver):
-    """Huber regression; `epsilon` is where residuals over the scale stop being squared."""
+    """Solver of Huber regression; residuals up to `epsilon` times the scale are squared."""
 
     measure: ClassVar[str] = "norm of the gradient of the mean loss, over the scale"
     default_penalty: ClassVar[float] = 1e-4
@@ -62,7 +63,10 @@ class Huber(PenalisedSolver):
 
 @dataclass(frozen=True, eq=False)
 class _Standardised:
-    """Rows of length about 1 with a last column of ones, labels of spread 1, and how they were."""
+    """A batch with columns and labels of standard deviation 1, and the means and scales to undo it.
+
+    With an intercept, the last column of `x` holds ones. A point is (w, b, σ) of every problem.
+    """
 
     x: Float[Tensor, "problems n free"]
     y: Float[Tensor, "problems n"]
@@ -76,6 +80,7 @@ class _Standardised:
 
     @classmethod
     def from_samples(cls, samples: Samples, fit_intercept: bool, penalty: Tensor) -> _Standardised:
+        """Centre and scale the rows and labels of a batch, and convert the penalty."""
         x, y = samples.x, samples.labels
         check_underflow(samples)
         x_mean, y_mean = torch.zeros_like(x[:, 0]), torch.zeros_like(y[:, 0])
@@ -88,11 +93,11 @@ class _Standardised:
         x_scale = samples.average(x.square()).sqrt()
         x_scale = torch.where(x_scale > 0, x_scale, 1.0)
         y_scale = samples.average(y.square()).sqrt()
-        # Labels that are all the same have no spread: their size takes its place.
+        # Labels that are all the same have no spread: divide by their absolute value instead.
         y_size = samples.labels.abs().amax(dim=-1)
         y_scale = torch.where(y_scale > 0, y_scale, torch.where(y_size > 0, y_size, 1.0))
         x, y = x / x_scale.unsqueeze(1), y / y_scale.unsqueeze(-1)
-        # α‖w‖² over the labels' scale, for w = v · y_scale / x_scale, per row.
+        # The factor of v² in α‖w‖² / (n · y_scale), for w = v · y_scale / x_scale.
         shares = (penalty * y_scale / samples.totals).unsqueeze(-1) / x_scale.square()
         if fit_intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
@@ -101,16 +106,19 @@ class _Standardised:
         return cls(x, y, weight, shares, x_mean, x_scale, y_mean, y_scale, fit_intercept)
 
     def restore(self, point: Points) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights, intercept and scale for the data as they were."""
+        """Return weights, intercept and scale for the original data."""
         weights = point[:, : self.x_scale.shape[1]] * self.y_scale.unsqueeze(-1) / self.x_scale
-        own = point[:, -2] * self.y_scale if self.fit_intercept else 0.0
-        intercept = self.y_mean + own - (weights * self.x_mean).sum(dim=-1)
+        offset = point[:, -2] * self.y_scale if self.fit_intercept else 0.0
+        intercept = self.y_mean + offset - (weights * self.x_mean).sum(dim=-1)
         return weights, intercept, point[:, -1] * self.y_scale
 
     def minimise(
         self, epsilon: float, tolerance: float, max_steps: int
     ) -> tuple[Points, Tensor, Tensor]:
-        """Take Newton steps from the zero weights until the gradient is small."""
+        """Take Newton steps from zero weights until the gradient is small.
+
+        Return the last point, its optimality measure and the number of steps.
+        """
         point = self.x.new_zeros(len(self.x), self.x.shape[2] + 1)
         point[:, -1] = 1.0
         steps = torch.zeros(len(point), dtype=torch.int64, device=point.device)
@@ -129,6 +137,7 @@ class _Standardised:
         return self.y - (self.x @ point[:, :-1].unsqueeze(-1)).squeeze(-1)
 
     def _loss(self, point: Points, epsilon: float) -> Float[Tensor, " problems"]:
+        """Return the objective divided by n and the labels' scale."""
         residual, scale = self._residuals(point), point[:, -1:]
         size = residual.abs()
         inside = size <= epsilon * scale
@@ -139,11 +148,12 @@ class _Standardised:
         return point[:, -1] + (self.weight * rows).sum(dim=-1) + penalty
 
     def _differentiate(self, point: Points, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, its gradient and its Hessian."""
         residual, scale = self._residuals(point), point[:, -1:]
         inside = residual.abs() <= epsilon * scale
         share = residual / scale
-        pull = torch.where(inside, 2 * share, 2 * epsilon * residual.sign()) * self.weight
-        by_weights = -(self.x.mT @ pull.unsqueeze(-1)).squeeze(-1)
+        slopes = torch.where(inside, 2 * share, 2 * epsilon * residual.sign()) * self.weight
+        by_weights = -(self.x.mT @ slopes.unsqueeze(-1)).squeeze(-1)
         by_weights = by_weights + 2 * self.penalty * point[:, :-1]
         square = torch.where(inside, share.square(), epsilon**2) * self.weight
         gradient = torch.cat([by_weights, 1 - square.sum(dim=-1, keepdim=True)], dim=-1)
@@ -162,9 +172,13 @@ class _Standardised:
         epsilon: float,
         active: Tensor,
     ) -> Points:
-        """Halve each problem's step until its loss falls by a share of what the slope promises."""
+        """Halve each problem's step until its loss falls enough (Armijo's rule), and take it.
+
+        "Enough" is 1e-4 of the fall that the gradient predicts. A problem whose loss does not fall
+        stays where it is.
+        """
         slope = (gradient * step).sum(dim=-1)
-        # σ falls to a tenth at most: a step that was cut off at 0 would point elsewhere.
+        # A step reduces σ to no less than a tenth. Clamping σ instead would change the direction.
         fall = (-step[:, -1] / (0.9 * point[:, -1])).clamp_min(1.0)
         length = active.to(point.dtype) / fall
         waiting = active.clone()
@@ -181,10 +195,13 @@ class _Standardised:
 
 
 def _newton_step(point: Points, gradient: Points, hessian: Tensor) -> Points:
-    """−H⁻¹g, with a little on the diagonal: rows beyond ε leave H singular."""
-    own = hessian.diagonal(dim1=-2, dim2=-1)
-    little = 1e-10 * own.amax(dim=-1).clamp_min(1e-8)
-    damped = hessian + little[:, None, None] * torch.eye(
+    """Return −H⁻¹g, or −g if that is not a direction of descent.
+
+    A small number is added to the diagonal of H, which is singular if too few rows are within ε.
+    """
+    curvatures = hessian.diagonal(dim1=-2, dim2=-1)
+    damping = 1e-10 * curvatures.amax(dim=-1).clamp_min(1e-8)
+    damped = hessian + damping[:, None, None] * torch.eye(
         hessian.shape[-1], dtype=hessian.dtype, device=hessian.device
     )
     solved, _ = torch.linalg.solve_ex(damped, -gradient)
@@ -193,16 +210,17 @@ def _newton_step(point: Points, gradient: Points, hessian: Tensor) -> Points:
 
 
 def _clamp_scale(point: Points) -> Points:
-    """Keep σ, the last entry, at its least value or above."""
+    """Return the points with σ, their last entry, raised to its least value."""
     return torch.cat([point[:, :-1], point[:, -1:].clamp_min(LEAST_SHARE)], dim=-1)
 
 
 def _measure(point: Points, loss: Tensor, gradient: Points) -> Float[Tensor, " problems"]:
-    """The norm of the gradient without what pushes σ below its least value, or the loss if smaller.
+    """Return the norm of the gradient, or the loss if that is smaller.
 
-    The loss cannot be negative: near 0, as exact fits make it, it is within itself of the least.
+    The loss is never negative, so it exceeds its minimum by at most its own value. If σ has its
+    least value and a step against the gradient would reduce it, the entry of σ is left out.
     """
     at_end = (point[:, -1] <= LEAST_SHARE) & (gradient[:, -1] > 0)
-    own = torch.where(at_end, 0.0, gradient[:, -1])
-    size = (gradient[:, :-1].square().sum(dim=-1) + own.square()).sqrt()
+    by_scale = torch.where(at_end, 0.0, gradient[:, -1])
+    size = (gradient[:, :-1].square().sum(dim=-1) + by_scale.square()).sqrt()
     return torch.minimum(size, loss)

@@ -1,8 +1,9 @@
-"""k-means on every problem: Lloyd's algorithm to its fixed point, as scikit-learn's KMeans runs it.
+"""Cluster the points of every problem by k-means: Lloyd's algorithm until nothing changes.
 
-Points go to the nearest centre, centres to the mean of their points, until no point changes its
-cluster. A cluster that has lost all of its points takes the point that is farthest from its own
-centre. Source: Lloyd 1982; with `start` given it is KMeans(init=start, n_init=1, tol=0).
+Each step assigns every point to the nearest centre, and moves every centre to the mean of its
+points, until no point changes its cluster. A cluster that has lost all of its points gets the point
+that is farthest from the centre of its cluster. With `start`, the result is that of scikit-learn's
+KMeans(init=start, n_init=1, tol=0). Source: Lloyd 1982.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ Labels = Int[Tensor, "problems n"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KMeans(Solver):
-    """k-means from `start` (centres), or the best of `restarts` draws of k-means++ by `seed`."""
+    """Solver of k-means.
+
+    Lloyd's algorithm begins at the centres `start`. Without them, it runs from `restarts` random
+    draws of k-means++ by `seed`, and the result of least inertia is returned.
+    """
 
     measure: ClassVar[str] = "squared movement of all centres in the last step, over the variance"
     labelled: ClassVar[bool] = False
@@ -54,30 +59,30 @@ class KMeans(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
-        shift = samples.average(samples.x).unsqueeze(1)  # distances near 0 keep their digits
-        moved = Samples(samples.x - shift, None, samples.weight, samples.places)
+        shift = samples.average(samples.x).unsqueeze(1)  # small distances keep their digits
+        centred = Samples(samples.x - shift, None, samples.weight, samples.places)
         if self.start is not None:
             centres = read_start(self.start, samples, self.clusters) - shift
-            best = _iterate(moved, centres, tolerance, self.max_steps)
+            best = _iterate(centred, centres, tolerance, self.max_steps)
         else:
             generator = torch.Generator().manual_seed(check_seed(self.seed))
             best = {}
             for _ in range(self.restarts):
-                centres = draw_far_points(moved, self.clusters, generator)
-                found = _iterate(moved, centres, tolerance, self.max_steps)
+                centres = draw_far_points(centred, self.clusters, generator)
+                candidate = _iterate(centred, centres, tolerance, self.max_steps)
                 best = keep_better(
-                    best, found, best["inertia"] > found["inertia"] if best else None
+                    best, candidate, best["inertia"] > candidate["inertia"] if best else None
                 )
         return {**best, "centers": best["centers"] + shift}
 
 
-def keep_better(best: Answers, found: Answers, better: Tensor | None) -> Answers:
-    """Take each problem's answers from `found` where they are better."""
+def keep_better(best: Answers, candidate: Answers, better: Tensor | None) -> Answers:
+    """Return each problem's answers from `candidate` where `better`, and else from `best`."""
     if better is None:
-        return found
+        return candidate
     return {
         name: torch.where(better.reshape(-1, *(1,) * (values.ndim - 1)), values, best[name])
-        for name, values in found.items()
+        for name, values in candidate.items()
     }
 
 
@@ -95,22 +100,22 @@ def _iterate(samples: Samples, start: Centres, tolerance: float, max_steps: int)
         moved = (after - before).square().sum(dim=(1, 2))
         same = ((changed == labels[active]) | (part.weights == 0)).all(dim=-1)
         centres[active], labels[active] = after, changed
-        # Where no point changes its cluster, the next step would move nothing.
+        # If no point changes its cluster, the next step would not move a centre.
         moves[active] = torch.where(same, 0.0, moved)
         steps[active] += 1
-        left = ~(same | (moved <= tolerance * variance[active]))
-        if not bool(left.all()):
-            active = active[left]
+        unfinished = ~(same | (moved <= tolerance * variance[active]))
+        if not bool(unfinished.all()):
+            active = active[unfinished]
             if not len(active):
                 break
             part = samples.select(active)
     scale = torch.where(variance > 0, variance, 1.0)
-    own = centres.gather(1, labels.unsqueeze(-1).expand_as(samples.x))
-    apart = (samples.x - own).square().sum(dim=-1)
+    assigned = centres.gather(1, labels.unsqueeze(-1).expand_as(samples.x))
+    distances = (samples.x - assigned).square().sum(dim=-1)
     return {
         "centers": centres,
         "labels": labels,
-        "inertia": (apart * samples.weights).sum(dim=-1),
+        "inertia": (distances * samples.weights).sum(dim=-1),
         "optimality": moves / scale,
         "converged": moves <= tolerance * scale,
         "steps": steps,
@@ -118,13 +123,13 @@ def _iterate(samples: Samples, start: Centres, tolerance: float, max_steps: int)
 
 
 def assign(x: Float[Tensor, "problems n d"], centres: Centres) -> Labels:
-    """Return the nearest centre of every point, the first of equally near ones."""
+    """Return the index of every point's nearest centre, the lowest one at a tie."""
     scores = centres.square().sum(dim=-1).unsqueeze(1) - 2 * (x @ centres.mT)
     return scores.argmin(dim=-1)
 
 
 def move_centres(samples: Samples, labels: Labels, centres: Centres) -> Centres:
-    """Move each centre to the mean of its points; one without points to the farthest point."""
+    """Return centres at the mean of their points; a centre without points gets a far point."""
     members = torch.nn.functional.one_hot(labels, centres.shape[1]).to(samples.x)
     if samples.weight is not None:
         members = members * samples.weight.unsqueeze(-1)
@@ -140,15 +145,18 @@ def move_centres(samples: Samples, labels: Labels, centres: Centres) -> Centres:
 def _relocate(
     samples: Samples, labels: Labels, centres: Centres, counts: Tensor, sums: Tensor, p: int
 ) -> None:
-    """Give the empty clusters of problem p the points farthest from their centres, in place."""
+    """Move the points of problem p that are farthest from their centres into its empty clusters.
+
+    `counts` and `sums` of the clusters are changed in place.
+    """
     weights = samples.weights[p]
-    apart = (samples.x[p] - centres[p, labels[p]]).square().sum(dim=-1)
-    apart = torch.where(weights > 0, apart, -1.0)
-    far = apart.argsort(descending=True)
-    if float(apart.max()) == 0:
-        return  # every point is at its centre: nothing to gain
+    distances = (samples.x[p] - centres[p, labels[p]]).square().sum(dim=-1)
+    distances = torch.where(weights > 0, distances, -1.0)
+    by_distance = distances.argsort(descending=True)
+    if float(distances.max()) == 0:
+        return  # every point is at its centre: moving one would not reduce the inertia
     for place, k in zip(
-        far.tolist(), (counts[p] == 0).nonzero().squeeze(-1).tolist(), strict=False
+        by_distance.tolist(), (counts[p] == 0).nonzero().squeeze(-1).tolist(), strict=False
     ):
         weight, home = weights[place], int(labels[p, place])
         point = weight * samples.x[p, place]

@@ -1,11 +1,10 @@
-"""Mixtures of linear regressions by EM: several lines through one set of points.
-
+"""Fit mixtures of linear regressions by EM: several lines through one set of points.
     y_i = ⟨β_k, x_i⟩ + b_k + N(0, σ²) with probability π_k
     E   γ_ik ∝ π_k N(y_i; ⟨β_k, x_i⟩ + b_k, σ²)       M   weighted least squares, π and σ² from γ
 
-Local optima are common: the best of several starts by likelihood is kept. A start is each
-component's least-squares fit to a few random rows, or given. Source: De Veaux 1989, Mixtures of
-linear regressions. There is no counterpart in scikit-learn.
+Local optima are common. EM therefore runs from several random starts, and the result of largest
+likelihood is returned. In a random start, each component is the least-squares fit to a few random
+rows. Source: De Veaux 1989, Mixtures of linear regressions. scikit-learn has no such estimator.
 """
 
 from __future__ import annotations
@@ -28,26 +27,30 @@ from innerloop.solving.quadratic import centre_carefully, check_underflow
 from innerloop.solving.starts import read_start
 
 LEAST_SHARE = 1e-12
-"""σ² stays above this share of the labels' variance: exact fits would make it 0."""
+"""The least σ², as a share of the labels' variance; an exact fit would make σ² = 0."""
 RIDGE_SHARE = 1e-12
-"""On the diagonal of the normal equations, as a share of their largest entry."""
+"""The number added to the diagonal of the normal equations, as a share of its largest entry."""
 
 
 class Lines(NamedTuple):
-    """β with b last, π and σ² of every problem."""
+    """The parameters of every problem: β with the intercept b as last entry, π and σ²."""
 
     betas: Float[Tensor, "problems components size"]
     proportions: Float[Tensor, "problems components"]
     variance: Float[Tensor, " problems"]
 
     def select(self, index: Tensor) -> Lines:
-        """Keep some of the problems."""
+        """Return the parameters of the problems at the indices."""
         return Lines(*(part[index] for part in self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureOfRegressions(Solver):
-    """EM from `start` (components × d, intercepts 0), or the best of `restarts` draws by `seed`."""
+    """Solver of mixtures of regressions by EM.
+
+    EM begins at the slopes `start` (components × d) with intercepts 0. Without them, it runs from
+    `restarts` random starts by `seed`, and the result of largest likelihood is returned.
+    """
 
     measure: ClassVar[str] = "change of the mean log-likelihood in the last step"
     default_tolerance: ClassVar[float] = 1e-8
@@ -75,25 +78,27 @@ class MixtureOfRegressions(Solver):
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         check_underflow(samples)
         x, y, mean, y_mean = self._centre(samples)
-        there, back = _whiten(x, samples.weights)
-        x = x @ back
+        unwhitening, whitening = _whiten(x, samples.weights)
+        x = x @ whitening
         if self.fit_intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
         rows = Samples(x, y, samples.weight, samples.places)
         if self.start is not None:
             slopes = read_start(self.start, samples, self.components)
-            own = (slopes * mean.unsqueeze(1)).sum(dim=-1, keepdim=True) - y_mean[:, None, None]
-            slopes = slopes @ there.mT
-            betas = torch.cat([slopes, own], dim=-1) if self.fit_intercept else slopes
+            offsets = (slopes * mean.unsqueeze(1)).sum(dim=-1, keepdim=True) - y_mean[:, None, None]
+            slopes = slopes @ unwhitening.mT
+            betas = torch.cat([slopes, offsets], dim=-1) if self.fit_intercept else slopes
             best = self._iterate(rows, betas, tolerance)
         else:
             generator, best = torch.Generator().manual_seed(check_seed(self.seed)), {}
             for _ in range(self.restarts):
-                found = self._iterate(rows, self._draw(rows, generator), tolerance)
+                candidate = self._iterate(rows, self._draw(rows, generator), tolerance)
                 score = "log_likelihood"
-                best = keep_better(best, found, found[score] > best[score] if best else None)
+                best = keep_better(
+                    best, candidate, candidate[score] > best[score] if best else None
+                )
         betas = best.pop("betas")
-        slopes = betas[..., : mean.shape[-1]] @ back.mT
+        slopes = betas[..., : mean.shape[-1]] @ whitening.mT
         intercept = torch.zeros_like(slopes[..., 0])
         if self.fit_intercept:
             shift = (slopes * mean.unsqueeze(1)).sum(dim=-1)
@@ -101,16 +106,20 @@ class MixtureOfRegressions(Solver):
         return {"coef": slopes, "intercept": intercept, **best}
 
     def _centre(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return rows and labels, centred if there is an intercept, with their means."""
+        """Return rows, labels and their means; rows and labels are centred with an intercept."""
         if not self.fit_intercept:
-            nothing = torch.zeros_like(samples.x[:, 0]), torch.zeros_like(samples.labels[:, 0])
-            return samples.x, samples.labels, *nothing
+            no_shift = torch.zeros_like(samples.x[:, 0]), torch.zeros_like(samples.labels[:, 0])
+            return samples.x, samples.labels, *no_shift
         x, mean = centre_carefully(samples)
         y_mean = samples.average(samples.labels)
         return x, samples.labels - y_mean.unsqueeze(-1), mean, y_mean
 
     def _draw(self, rows: Samples, generator: torch.Generator) -> Tensor:
-        """Fit each component to as many random rows as it has weights, and one more."""
+        """Return random initial weights.
+
+        Each component is a least-squares fit to random rows, whose number is that of its weights
+        plus 1.
+        """
         shape = (self.components, *rows.weights.shape)
         order = torch.rand(shape, generator=generator, dtype=torch.float64).to(rows.x)
         order = torch.where(rows.weights > 0, order, -1.0)
@@ -118,12 +127,13 @@ class MixtureOfRegressions(Solver):
         return _regress(rows, (order >= least).to(rows.x).permute(1, 2, 0))
 
     def _iterate(self, rows: Samples, betas: Tensor, tolerance: float) -> Answers:
+        """Run EM from initial weights; problems that have converged leave the batch."""
         total = rows.totals
         y_mean = rows.average(rows.labels)
-        spread = rows.average((rows.labels - y_mean.unsqueeze(-1)).square())
-        least = LEAST_SHARE * torch.where(spread > 0, spread, 1.0)
+        label_variance = rows.average((rows.labels - y_mean.unsqueeze(-1)).square())
+        least = LEAST_SHARE * torch.where(label_variance > 0, label_variance, 1.0)
         equal = torch.full_like(betas[..., 0], 1 / self.components)
-        lines = Lines(betas.clone(), equal, torch.where(spread > 0, spread, 1.0))
+        lines = Lines(betas.clone(), equal, torch.where(label_variance > 0, label_variance, 1.0))
         bounds = torch.full_like(total, -torch.inf)
         changes = torch.full_like(total, torch.inf)
         steps = torch.zeros(len(total), dtype=torch.int64, device=total.device)
@@ -135,9 +145,9 @@ class MixtureOfRegressions(Solver):
             bounds[active], steps[active] = bound, steps[active] + 1
             pairs = zip(lines, state, strict=True)
             lines = Lines(*(whole.index_copy(0, active, new) for whole, new in pairs))
-            left = ~(changes[active] < tolerance)
-            if not bool(left.all()):
-                active, state = active[left], state.select(left)
+            unfinished = ~(changes[active] < tolerance)
+            if not bool(unfinished.all()):
+                active, state = active[unfinished], state.select(unfinished)
                 if not len(active):
                     break
                 part = rows.select(active)
@@ -155,9 +165,10 @@ class MixtureOfRegressions(Solver):
 
 
 def _whiten(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the matrices of a change to columns that are uncorrelated, and of the way back.
+    """Return the matrices of a change to uncorrelated columns: unwhitening, whitening.
 
-    Rows become `x @ back`, slopes `slopes @ there.mT`. Collinear directions are left out.
+    The new rows are `x @ whitening`, and the new slopes `slopes @ unwhitening.mT`. Collinear
+    directions are left out.
     """
     x = x * weights.sqrt().unsqueeze(-1)
     scale = x.square().sum(dim=1).sqrt()
@@ -167,13 +178,13 @@ def _whiten(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     independent = values > least
     stretch = torch.where(independent, values, 0.0).unsqueeze(-1) * directions * scale.unsqueeze(1)
     inverse = torch.where(independent, 1 / torch.where(independent, values, 1.0), 0.0)
-    back = (inverse.unsqueeze(-1) * directions).mT / scale.unsqueeze(-1)
+    whitening = (inverse.unsqueeze(-1) * directions).mT / scale.unsqueeze(-1)
     root = weights.sum(dim=-1)[:, None, None].sqrt()
-    return stretch / root, back * root
+    return stretch / root, whitening * root
 
 
 def expect(rows: Samples, lines: Lines) -> tuple[Tensor, Tensor]:
-    """Return the mean log-likelihood of every problem, and the share of each line in each row."""
+    """Return the mean log-likelihood of every problem, and the responsibilities γ of its rows."""
     residuals = rows.labels.unsqueeze(-1) - rows.x @ lines.betas.mT
     variance = lines.variance[:, None, None]
     logs = -0.5 * (residuals.square() / variance + (2 * math.pi * variance).log())
@@ -183,6 +194,7 @@ def expect(rows: Samples, lines: Lines) -> tuple[Tensor, Tensor]:
 
 
 def _maximise(rows: Samples, shares: Tensor, least: Tensor) -> Lines:
+    """Run the M step: return the parameters of largest likelihood, with σ² of at least `least`."""
     shares = shares * rows.weights.unsqueeze(-1)
     betas = _regress(rows, shares)
     squares = (rows.labels.unsqueeze(-1) - rows.x @ betas.mT).square()
@@ -191,7 +203,7 @@ def _maximise(rows: Samples, shares: Tensor, least: Tensor) -> Lines:
 
 
 def _regress(rows: Samples, shares: Tensor) -> Tensor:
-    """Weighted least squares for every component: problems × components × size."""
+    """Return the weighted least-squares fit of every component: problems × components × size."""
     weighted = shares.mT.unsqueeze(-1) * rows.x.unsqueeze(1)  # problems, K, n, size
     gram = weighted.mT @ rows.x.unsqueeze(1)
     moment = (weighted.mT @ rows.labels[:, None, :, None]).squeeze(-1)

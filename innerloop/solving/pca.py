@@ -1,7 +1,7 @@
-"""Principal components of every problem, as scikit-learn's PCA gives them.
+"""Compute the principal components of every problem, with the conventions of scikit-learn's PCA.
 
-Rows are centred; components are eigenvectors of the covariance, the largest variance first, each
-with its largest entry (by size) positive. Variances divide by n − 1.
+Rows are centred. Components are eigenvectors of the covariance, in the order of decreasing
+variance; the entry of largest absolute value is positive. Variances divide by n − 1.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from innerloop.solving.data import Samples
 from innerloop.solving.quadratic import centre_carefully, check_underflow, find_doubtful
 
 LEAST_SHARE = 1e-10
-"""Below this share of the largest variance, eigenvectors of a product lose half of their digits."""
+"""Variances below this share of the largest need the singular vectors of the rows themselves.
+
+Their eigenvectors, computed from XᵀX, would lose half of their digits.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PCA(Solver):
-    """Principal components; all that there can be unless `components` says how many."""
+    """Solver of principal components; `components` is their number, by default the largest."""
 
     measure: ClassVar[str] = "largest ‖Cv − λv‖ over the variance of all features"
     labelled: ClassVar[bool] = False
@@ -76,7 +79,10 @@ class PCA(Solver):
 
 
 def _decompose(x: Float[Tensor, "problems n d"], count: int) -> tuple[Tensor, Tensor]:
-    """The largest eigenvalues of XᵀX and their vectors, from the smaller of the two products."""
+    """Return the `count` largest eigenvalues of XᵀX and their vectors.
+
+    They are computed from XᵀX or XXᵀ, whichever is smaller.
+    """
     wide = x.shape[1] < x.shape[2]
     values, vectors = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
     values = values[:, -count:].flip(-1).clamp_min(0.0)

@@ -1,6 +1,6 @@
-"""Least-squares problems reduced to their Gram matrices: what all linear solvers work on.
+"""Reduce least-squares problems to Gram matrices, for the linear solvers.
 
-With an intercept, rows and labels are centred first, which leaves the weights as they are:
+With an intercept, rows and labels are centred first, which does not change the optimal weights:
 ½ mean (y − ⟨w, x⟩ − b)² = ½ ⟨w, G w⟩ − ⟨c, w⟩ + ½ s for G = mean x xᵀ, c = mean x y, s = mean y².
 """
 
@@ -16,10 +16,10 @@ from innerloop.errors import InputError
 from innerloop.solving.data import Samples
 
 DOUBTFUL_SHARE = 1e-9
-"""Columns whose spread is at most this share of their mean are centred with more care."""
+"""Columns whose spread is at most this share of their mean are centred by `centre_carefully`."""
 LEAST_SIZE = 1e-140
 LEAST_SQUARE = LEAST_SIZE**2
-"""Columns need an entry of this size, so that their squares do not underflow."""
+"""Every column that is not 0 needs an entry of this size, so that its squares do not underflow."""
 FLAT_SHARE = 2 * torch.finfo(torch.float64).eps
 """A column whose spread is at most this share of its size is constant up to rounding."""
 Matrices = Float[Tensor, "problems d d"]
@@ -28,7 +28,10 @@ Numbers = Float[Tensor, " problems"]
 
 
 class Quadratic(NamedTuple):
-    """½ ⟨w, G w⟩ − ⟨c, w⟩ + ½ s for every problem, with the means that were taken away."""
+    """The matrix G, vector c and number s of ½ ⟨w, G w⟩ − ⟨c, w⟩ + ½ s for every problem.
+
+    `x_mean` and `y_mean` are the means that were subtracted from rows and labels.
+    """
 
     gram: Matrices
     moment: Vectors
@@ -38,7 +41,10 @@ class Quadratic(NamedTuple):
 
 
 class Centred(NamedTuple):
-    """Rows and labels times the root of their weight over the total, centred if asked for."""
+    """Rows and labels, multiplied by √(weight / total weight), and the subtracted means.
+
+    Without an intercept, the means are 0.
+    """
 
     x: Float[Tensor, "problems n d"]
     y: Float[Tensor, "problems n"]
@@ -47,7 +53,7 @@ class Centred(NamedTuple):
 
 
 def centre(samples: Samples, fit_intercept: bool) -> Centred:
-    """Take the means away and scale rows, so that sums of squares are weighted means of squares."""
+    """Return centred rows and labels, scaled so that sums of squares are weighted mean squares."""
     x, y = samples.x, samples.labels
     check_labels(y, samples.places)
     x_mean, y_mean = x.new_zeros(x[:, 0].shape), y.new_zeros(len(y))
@@ -62,8 +68,9 @@ def centre(samples: Samples, fit_intercept: bool) -> Centred:
 
 
 def find_doubtful(squares: Vectors, x_mean: Vectors) -> Tensor:
-    """Return the problems with columns that vary too little for plain centring, or underflow.
+    """Return the problems with a column that needs `centre_carefully`, or whose squares underflow.
 
+    Subtracting the mean is not accurate enough for a column whose spread is small relative to it.
     `squares` holds the mean square of each centred column.
     """
     doubtful = squares <= (DOUBTFUL_SHARE * x_mean).square().clamp_min(LEAST_SQUARE)
@@ -71,7 +78,7 @@ def find_doubtful(squares: Vectors, x_mean: Vectors) -> Tensor:
 
 
 def recentre(samples: Samples, rows: Centred, doubtful: Tensor, fit_intercept: bool) -> None:
-    """Centre the rows of some problems again, in place and with more care."""
+    """Centre the rows of the doubtful problems again by `centre_carefully`, in place."""
     part = samples.select(doubtful)
     check_underflow(part)
     if fit_intercept and len(doubtful):
@@ -81,10 +88,10 @@ def recentre(samples: Samples, rows: Centred, doubtful: Tensor, fit_intercept: b
 
 
 def centre_carefully(samples: Samples) -> tuple[Float[Tensor, "problems n d"], Vectors]:
-    """Return centred rows and their mean, by differences to one of the rows.
+    """Return centred rows and their mean, computed from the differences to one of the rows.
 
-    These differences are exact where the offset of a column is large. A column that varies by no
-    more than rounding becomes 0.
+    If a column has a large mean and a small spread, these differences are exact. A column that
+    varies by no more than rounding becomes 0.
     """
     first = samples.weights.argmax(dim=-1)
     origin = samples.x[torch.arange(len(first), device=first.device), first]
@@ -97,7 +104,7 @@ def centre_carefully(samples: Samples) -> tuple[Float[Tensor, "problems n d"], V
 
 
 def check_underflow(samples: Samples) -> None:
-    """Refuse columns and labels whose entries are not 0, but have squares that are."""
+    """Raise an error if nonzero columns or labels are so small that their squares are 0."""
     if samples.y is not None:
         check_labels(samples.y, samples.places)
     largest = samples.x.abs().amax(dim=1)
@@ -106,19 +113,19 @@ def check_underflow(samples: Samples) -> None:
         problem, feature = (int(place) for place in tiny.nonzero()[0])
         raise InputError(
             f"feature {feature} of problem {int(samples.places[problem])} has no entry larger than "
-            f"{float(largest[problem, feature]):.3g}, at least {LEAST_SIZE:g} is needed: scale it"
+            f"{float(largest[problem, feature]):.3g}, expected at least {LEAST_SIZE:g}: scale it"
         )
 
 
 def check_labels(y: Float[Tensor, "problems n"], places: Tensor) -> None:
-    """Refuse labels that are not all 0, but have squares that are."""
+    """Raise an error if nonzero labels are so small that their squares are 0."""
     largest = y.abs().amax(dim=-1)
     tiny = (largest > 0) & (largest < LEAST_SIZE)
     if bool(tiny.any()):
         problem = int(tiny.nonzero()[0])
         raise InputError(
             f"problem {int(places[problem])} has no label larger than {float(largest[problem]):.3g}"
-            f", at least {LEAST_SIZE:g} is needed: scale them"
+            f", expected at least {LEAST_SIZE:g}: scale the labels"
         )
 
 
@@ -137,7 +144,7 @@ def reduce_samples(samples: Samples, fit_intercept: bool) -> Quadratic:
 def intercepts(
     weights: Float[Tensor, "problems *path d"], x_mean: Vectors, y_mean: Numbers
 ) -> Tensor:
-    """b = ȳ − ⟨w, x̄⟩, for one vector per problem or several."""
+    """Return the intercepts b = ȳ − ⟨w, x̄⟩, for one vector w per problem or several."""
     if weights.ndim == 3:
         return y_mean.unsqueeze(-1) - (weights @ x_mean.unsqueeze(-1)).squeeze(-1)
     return y_mean - (weights * x_mean).sum(dim=-1)
@@ -149,5 +156,5 @@ def matvec(matrices: Matrices, vectors: Vectors) -> Vectors:
 
 
 def norms(vectors: Float[Tensor, "problems d"]) -> Numbers:
-    """The Euclidean length of each vector."""
+    """Return the Euclidean length of each vector."""
     return torch.linalg.vector_norm(vectors, dim=-1)

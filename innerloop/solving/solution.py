@@ -1,4 +1,4 @@
-"""The answers of `solve`: arrays with one entry per problem, and which of them to trust."""
+"""The result of `solve`: arrays with one entry per problem, and which problems converged."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import numpy as np
 from innerloop.errors import MissingLibraryError
 
 MAX_NAMES = 10
-"""Problems that did not converge are named up to this many."""
+"""The largest number of problems without convergence that a message names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Arrays by name, problems first: `solution.coef`, `solution.intercept`, … or `solution[name]`.
+    """The result of `solve`: arrays by name, whose first dimension is the problem.
 
-    optimality   the measure that `measure` names, for each problem
-    converged    whether it is within the tolerance
-    groups       what the problems are called: the values of the column `by`, or 0, 1, …
+    An array is an attribute or an item: `solution.coef` is `solution["coef"]`. Among them are:
 
-    Arrays are NumPy's, or tensors where tensors came in. What has an entry per row (labels of
-    clusters, responsibilities) is a list of arrays where problems have different numbers of rows.
+    optimality   the optimality measure of each problem; `measure` says what it measures
+    converged    whether the optimality measure of each problem is within the tolerance
+    groups       the names of the problems: the values of the column `by`, or 0, 1, …
+
+    Arrays are NumPy arrays, or tensors if the data were tensors. Arrays with an entry per row
+    (cluster labels, responsibilities) are a list of arrays if the numbers of rows differ.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Solution:
 
     @property
     def failed(self) -> np.ndarray:
-        """The groups that did not converge, whole or at some penalty of their path."""
+        """The names of the problems that did not converge, at one penalty of their path or more."""
         converged = np.asarray(self.arrays["converged"])
         return self.groups[~converged.reshape(len(self.groups), -1).all(axis=1)]
 
@@ -59,7 +61,7 @@ class Solution:
         return f"Solution({self.describe()}; {shapes})"
 
     def describe(self) -> str:
-        """Say in one line how many problems were solved and which were not."""
+        """Describe in one line how many problems converged, and which did not."""
         failed = self.failed
         line = f"{self.name}: {len(self) - len(failed)} of {len(self)} problems converged"
         if len(failed):
@@ -71,10 +73,11 @@ class Solution:
         return line
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with a row per problem, indexed by group.
+        """Return a pandas data frame with one row per problem, indexed by its group.
 
-        Weights are columns by feature, other vectors by number; what has an entry per row of the
-        data is left out. With a path, rows are problems and penalties.
+        Each feature's weight is a column that is named after the feature; entries of other vectors
+        are numbered columns. Arrays with an entry per row of the data are left out. With a path,
+        there is one row for each problem and penalty.
         """
         try:
             import pandas  # pyright: ignore[reportMissingImports]
@@ -104,13 +107,16 @@ class Solution:
         )
 
     def _name_column(self, name: str, place: tuple[int, ...]) -> str:
-        """`coef_age`, `centers_0_age`, `weights_1`, `inertia`."""
+        """Return the name of a column, for example `coef_age`, `centers_0_age` or `weights_1`."""
         by_feature = name in ("coef", "components", "centers", "means", "mean") and place
         parts = [str(k) for k in (place[:-1] if by_feature else place)]
         return "_".join([name, *parts, *([self._label(place[-1])] if by_feature else [])])
 
     def _label(self, place: int) -> str:
-        """A feature's label as text; 1 and "1" would be the same, and "1" is put in quotes then."""
+        """Return a feature's label as text.
+
+        If the labels 1 and "1" both occur, their text is the same: quotes then tell them apart.
+        """
         label = self.features[place]
         same = [other for other in self.features if str(other) == str(label)]
         return str(label) if len(same) == 1 else repr(label)

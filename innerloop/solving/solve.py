@@ -1,4 +1,4 @@
-"""`solve`: many small problems at once, to a known accuracy."""
+"""The function `solve`, which solves many small problems at once and to a known accuracy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "mixture-of-regressions": MixtureOfRegressions,
 }
 PER_ROW = ("labels", "responsibilities")
-"""Answers with an entry for every row of the data."""
+"""The names of the arrays that have an entry for every row of the data."""
 
 
 def solve(
@@ -61,35 +61,37 @@ def solve(
 ) -> Solution:
     """Solve many small problems of one kind at once, each to a known accuracy.
 
-    Objectives, intercepts and start conventions are scikit-learn's (SciPy's for nnls); each
-    solver's file states them. Computed in float64, in chunks that fit memory.
+    Objectives, intercepts and initial values follow scikit-learn (SciPy for nnls); the file of each
+    solver states its objective. Computations use float64, in chunks that fit into memory.
 
     Args:
-        name: least-squares, ridge, lasso, elastic-net, nnls, huber, pca, k-means, gaussian-mixture
-            or mixture-of-regressions.
-        X: The data: (problems, n, d), or (n, d) for one problem; a list of pairs (X, y) of
-            different lengths, of X alone where there are no labels; or a data frame.
-        y: The labels, (problems, n), where X is an array.
-        penalty: scikit-learn's alpha, one number or one per problem.
-        path: Solve for many penalties: their number, or a list.
-        cv: Choose a penalty per problem by cross-validation with this many folds.
-        algorithm: "auto"; or for an approximate lasso ista, fista, lista-vm (with `steps`), or the
-            folder of a run that learned LISTA-VM.
-        by: The label of the data frame's column that says which problem a row belongs to.
-        target: The label of the data frame's column that has the values to predict.
-        sample_weight: A weight per row, where the solver takes them.
-        device: Where to compute; where the data are if None.
-        tolerance: The largest measure of optimality that counts as converged.
-        progress: True for a bar, or a callback.
-        **options: The solver's own: `fit_intercept`, `l1_ratio`, `clusters`, `components`,
+        name: The kind of problem: least-squares, ridge, lasso, elastic-net, nnls, huber, pca,
+            k-means, gaussian-mixture or mixture-of-regressions.
+        X: The data: an array (problems, n, d), or (n, d) for one problem. For problems with
+            different numbers of rows, a list of pairs (X, y), or of X alone if the problem has no
+            labels. Or a data frame.
+        y: The labels (problems, n), if X is an array.
+        penalty: The penalty, which scikit-learn calls alpha: one number, or one per problem.
+        path: Solve every problem for several penalties: a list of them, or their number.
+        cv: Choose a penalty for each problem by cross-validation with this number of folds.
+        algorithm: By default, "auto" solves to the tolerance. For an approximate lasso: "ista",
+            "fista" or "lista-vm" (with the option `steps`), or the folder of a training run of
+            the recipe `lista-vm-learned`.
+        by: The label of the data frame's column that names the problem of each row.
+        target: The label of the data frame's column with the labels to predict.
+        sample_weight: The weight of every row, if the solver accepts weights.
+        device: The device to compute on; by default that of the data.
+        tolerance: The largest optimality measure that counts as converged.
+        progress: True to show a progress bar, or a callback.
+        **options: Options of the solver: `fit_intercept`, `l1_ratio`, `clusters`, `components`,
             `covariance`, `start`, `restarts`, `seed`, `epsilon`, `max_steps`.
 
     Returns:
-        Arrays by name, problems first; problems that miss the tolerance are in `solution.failed`
-        and named in a warning.
+        A `Solution` with arrays by name, whose first dimension is the problem. A warning and
+        `solution.failed` name the problems whose optimality measure exceeds the tolerance.
 
     Raises:
-        InputError: The data do not fit the solver, or an option is none of its own.
+        InputError: The data do not fit the solver, or the solver has no such option.
 
     Example:
         >>> import numpy as np, innerloop
@@ -107,8 +109,8 @@ def solve(
     with _open_progress(progress) as report:
         done = 0
         for samples in problems.iterate_chunks(*solver.count_numbers(len(problems.features))):
-            moved = samples if device is None else samples.to(device)
-            answers = _solve_chunk(solver, moved, path, cv, tolerance)
+            batch = samples if device is None else samples.to(device)
+            answers = _solve_chunk(solver, batch, path, cv, tolerance)
             answers["converged"] = answers["converged"] & find_finite(answers)
             arrays.append((samples.places, answers))
             done += len(samples.places)
@@ -129,12 +131,12 @@ def _make_solver(
         raise unknown_name_error("problem to solve", str(name), SOLVERS)
     if penalty is not None:
         if not issubclass(kind, PenalisedSolver):
-            raise InputError(f"{name} has no penalty: leave it out")
+            raise InputError(f"{name} has no penalty: leave penalty= out")
         options = {**options, "penalty": _read_penalty(penalty, len(problems))}
     d = len(problems.features)
     if algorithm != "auto":
         if kind is not Lasso:
-            raise InputError(f"algorithm= is for the lasso, {name} has one: leave it out")
+            raise InputError(f"algorithm= applies only to the lasso: leave it out for {name}")
         return make_approximate(algorithm, d, options)
     return kind.from_options(name, options).prepare(problems.sizes, d)
 
@@ -167,7 +169,7 @@ def _read_device(device: Any) -> torch.device:
 
 
 def find_finite(answers: Answers) -> Tensor:
-    """Return, in the shape of `converged`, whether all numbers of an answer are finite."""
+    """Return for each problem, or penalty of its path, whether all its numbers are finite."""
     shape = answers["converged"].shape
     fine = torch.ones_like(answers["converged"])
     for name, values in answers.items():
@@ -177,20 +179,20 @@ def find_finite(answers: Answers) -> Tensor:
 
 
 def _check_call(name: str, solver: Solver, problems: Problems, path: Any, cv: Any) -> None:
-    """Refuse what does not go with a solver, instead of ignoring it."""
+    """Raise an error if an argument of `solve` has no meaning for the solver."""
     if solver.labelled and problems.y is None:
         raise InputError(f"{name} needs labels: pass y, pairs (X, y), or target= of a data frame")
     if not solver.labelled and problems.y is not None:
         raise InputError(f"{name} takes no labels: leave y out")
     if problems.weight is not None and not solver.weighted:
-        raise InputError(f"{name} has no sample_weight: leave it out")
+        raise InputError(f"{name} does not accept sample_weight: leave it out")
     if (path is None and cv is None) or isinstance(solver, Lasso | Ridge):
         if cv is not None:
             check_count("cv", cv, 2)
             if isinstance(solver, PenalisedSolver) and solver.penalty is not None:
-                raise InputError("cv= picks the penalty: give path= instead of penalty=")
+                raise InputError("cv= chooses the penalty: pass candidates as path=, not penalty=")
         return
-    raise InputError(f"path= and cv= are for ridge, lasso and elastic-net, not for {name}")
+    raise InputError(f"path= and cv= apply to ridge, lasso and elastic-net, not to {name}")
 
 
 def _solve_chunk(
@@ -214,7 +216,7 @@ def _join(
     arrays: list[tuple[Tensor, Answers]],
     keep_tensors: bool,
 ) -> Solution:
-    """Put the chunks' answers in the order of the problems."""
+    """Join the answers of all chunks, in the order of the problems."""
     order = torch.cat([places for places, _ in arrays]).argsort()
     sizes = problems.sizes
     joined: dict[str, Any] = {}
@@ -222,8 +224,8 @@ def _join(
         parts = [answers[key] for _, answers in arrays]
         if key in PER_ROW and len(set(sizes)) > 1:
             rows = [row for part in parts for row in part.unbind()]
-            found = [rows[k][: sizes[j]] for j, k in enumerate(order.tolist())]
-            joined[key] = found if keep_tensors else [part.cpu().numpy() for part in found]
+            cut = [rows[k][: sizes[j]] for j, k in enumerate(order.tolist())]
+            joined[key] = cut if keep_tensors else [part.cpu().numpy() for part in cut]
             continue
         whole = torch.cat(parts)[order.to(parts[0].device)]
         joined[key] = whole if keep_tensors else whole.cpu().numpy()

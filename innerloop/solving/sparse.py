@@ -2,9 +2,9 @@
 
 Lasso        1/(2n) ‖y − Xw − b‖² + α‖w‖₁                    sklearn Lasso
 Elastic net  1/(2n) ‖y − Xw − b‖² + αρ‖w‖₁ + ½α(1 − ρ)‖w‖²   sklearn ElasticNet, ρ = l1_ratio
-NNLS         ‖y − Xw‖², w ≥ 0, no intercept unless asked for scipy.optimize.nnls
+NNLS         ‖y − Xw‖², w ≥ 0, without intercept by default  scipy.optimize.nnls
 
-Weighted rows count as in scikit-learn: n is the sum of the weights.
+Sample weights mean the same as in scikit-learn: n is the sum of the weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from innerloop.solving.quadratic import Quadratic, intercepts, reduce_samples
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lasso(PenalisedSolver):
-    """The lasso; `max_steps` bounds the sweeps over all weights."""
+    """Solver of the lasso; `max_steps` is the largest number of sweeps over all weights."""
 
     measure: ClassVar[str] = "duality gap"
     default_penalty: ClassVar[float] = 1.0
@@ -34,24 +34,27 @@ class Lasso(PenalisedSolver):
 
     @property
     def sparse_share(self) -> float:
-        """ρ, the share of the penalty that is on ‖w‖₁."""
+        """The share ρ of the penalty that belongs to ‖w‖₁."""
         return 1.0
 
     def solve_path(
         self, samples: Samples, penalties: Float[Tensor, "problems path"], tolerance: float
     ) -> Answers:
         quadratic = reduce_samples(samples, self.fit_intercept)
-        weights, found = torch.zeros_like(quadratic.moment), []
-        # From the largest penalty down, each from the one before, whatever their order.
+        weights, solutions = torch.zeros_like(quadratic.moment), []
+        # Solve from the largest penalty down; each solution is the start of the next one.
         order = penalties.argsort(dim=-1, descending=True)
         for penalty in penalties.gather(-1, order).unbind(dim=-1):
             weights, measures, converged, sweeps = self._solve_one(
                 quadratic, penalty, weights, tolerance
             )
-            found.append({"coef": weights, "optimality": measures, "converged": converged})
-            found[-1]["steps"] = sweeps
+            solutions.append({"coef": weights, "optimality": measures, "converged": converged})
+            solutions[-1]["steps"] = sweeps
         places = order.argsort(dim=-1)
-        joined = {name: torch.stack([each[name] for each in found], dim=1) for name in found[0]}
+        joined = {
+            name: torch.stack([solution[name] for solution in solutions], dim=1)
+            for name in solutions[0]
+        }
         rows = torch.arange(len(places), device=places.device).unsqueeze(-1)
         answers = {name: values[rows, places] for name, values in joined.items()}
         means = quadratic.x_mean, quadratic.y_mean
@@ -70,14 +73,14 @@ class Lasso(PenalisedSolver):
 
     def largest_penalty(self, samples: Samples) -> Float[Tensor, " problems"]:
         if self.sparse_share == 0:
-            raise InputError("l1_ratio=0 has no largest penalty: give the penalties of the path")
+            raise InputError("l1_ratio=0 has no largest penalty: pass a list of penalties as path=")
         moment = reduce_samples(samples, self.fit_intercept).moment
         return moment.abs().amax(dim=-1) / self.sparse_share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ElasticNet(Lasso):
-    """The elastic net; `l1_ratio` 1 is the lasso."""
+    """Solver of the elastic net; with `l1_ratio=1` it is the lasso."""
 
     l1_ratio: float = 0.5
 
@@ -93,7 +96,7 @@ class ElasticNet(Lasso):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NonNegativeLeastSquares(Solver):
-    """Least squares with weights that are not negative."""
+    """Solver of least squares with weights that must not be negative."""
 
     measure: ClassVar[str] = "largest violation of the optimality conditions, x of mean square 1"
 
@@ -102,12 +105,12 @@ class NonNegativeLeastSquares(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         quadratic = reduce_samples(samples, self.fit_intercept)
-        nothing = torch.zeros_like(quadratic.square)
-        # Features of length 1: which weights are positive does not depend on their scales.
+        no_penalty = torch.zeros_like(quadratic.square)
+        # Scale features to length 1. This does not change which weights are positive.
         lengths = quadratic.gram.diagonal(dim1=-2, dim2=-1).sqrt()
         lengths = torch.where(lengths > 0, lengths, 1.0)
         gram = quadratic.gram / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
-        descent = Descent(gram, quadratic.moment / lengths, quadratic.square, nothing, True)
+        descent = Descent(gram, quadratic.moment / lengths, quadratic.square, no_penalty, True)
         start = torch.zeros_like(quadratic.moment)
         weights, measures, converged, sweeps = descent.solve(start, tolerance, self.max_steps)
         weights = weights / lengths

@@ -1,4 +1,4 @@
-"""Where clustering starts: given centres, or points drawn as k-means++ does."""
+"""Initial centres for clustering: those of the caller, or points drawn by k-means++."""
 
 from __future__ import annotations
 
@@ -16,42 +16,48 @@ Centres = Float[Tensor, "problems clusters d"]
 
 
 def read_start(start: Any, samples: Samples, clusters: int, what: str = "start") -> Tensor:
-    """Read vectors to start from: (clusters, d) for all problems, or (problems, clusters, d)."""
-    given = as_tensor(start, what).double().to(samples.x.device)
+    """Read initial vectors: (clusters, d) for all problems, or (problems, clusters, d).
+
+    Return them as (problems of the batch, clusters, d); `what` names the option in errors.
+    """
+    values = as_tensor(start, what).double().to(samples.x.device)
     d = samples.x.shape[-1]
-    if given.shape[-2:] != (clusters, d) or given.ndim not in (2, 3):
+    if values.shape[-2:] != (clusters, d) or values.ndim not in (2, 3):
         raise InputError(
             f"{what} must be ({clusters}, {d}), or one such for each problem; "
-            f"got {tuple(given.shape)}"
+            f"got {tuple(values.shape)}"
         )
-    check_start(what, given)
-    if given.ndim == 3:
-        if int(samples.places.max()) >= len(given):
-            raise InputError(f"{what} must have one entry for each problem, got {len(given)}")
-        return given[samples.places]
-    return given.expand(len(samples.x), clusters, d)
+    check_start(what, values)
+    if values.ndim == 3:
+        if int(samples.places.max()) >= len(values):
+            raise InputError(f"{what} must have one entry for each problem, got {len(values)}")
+        return values[samples.places]
+    return values.expand(len(samples.x), clusters, d)
 
 
-def check_start(what: str, given: Tensor) -> None:
-    """Refuse a start with NaN, infinity or numbers whose squares overflow."""
-    fine = given.abs() <= LARGEST  # false for NaN
+def check_start(what: str, values: Tensor) -> None:
+    """Raise an error if initial values have NaN, infinity or numbers whose squares overflow."""
+    fine = values.abs() <= LARGEST  # false for NaN
     if not bool(fine.all()):
         place = tuple(int(index) for index in (~fine).nonzero()[0])
         raise InputError(
-            f"{what} must hold finite numbers of at most {LARGEST:g}, got {float(given[place])} "
+            f"{what} must hold finite numbers of at most {LARGEST:g}, got {float(values[place])} "
             f"at {place}"
         )
 
 
 def draw_far_points(samples: Samples, clusters: int, generator: torch.Generator) -> Centres:
-    """Draw centres among the points, each with odds of its squared distance to those before.
+    """Draw centres among the points of each problem by k-means++.
+
+    The probability of a point is proportional to its squared distance to the nearest centre that
+    was drawn before, times its weight.
 
     Source: Arthur and Vassilvitskii 2007, k-means++.
     """
     x, weights = samples.x, samples.weights
     odds, centres, nearest = weights, [], torch.full_like(weights, torch.inf)
     for _ in range(clusters):
-        # Where every point is a centre already, any point does.
+        # If every point is already a centre, all distances are 0: draw by the weights alone.
         odds = torch.where(odds.sum(dim=-1, keepdim=True) > 0, odds, weights)
         sums = odds.cumsum(dim=-1)
         draw = torch.rand(len(x), 1, generator=generator, dtype=torch.float64).to(x.device)

@@ -1,7 +1,7 @@
-"""Penalty paths, and cross-validation that picks one penalty for each problem.
+"""Penalty paths, and cross-validation that chooses one penalty for each problem.
 
-Folds are consecutive rows, as scikit-learn's KFold cuts them. The training part of a fold is the
-whole batch with weight 0 on the fold's rows, so that all folds of all problems are one batch more.
+Folds are consecutive rows, as in scikit-learn's KFold. To train without a fold, the solver gets the
+whole batch with weight 0 for the rows of the fold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ DEFAULT_LENGTH = 100
 def resolve_path(
     solver: PenalisedSolver, samples: Samples, path: Any
 ) -> Float[Tensor, "problems path"]:
-    """Return the penalties of each problem: given ones, or a geometric grid of `path` of them."""
+    """Return the penalties of each problem.
+
+    `path` is a list of them, or the length of a geometric grid from the largest useful penalty
+    down. None stands for the solver's default list, or a grid of `DEFAULT_LENGTH`.
+    """
     if path is None and (default := solver.default_path()) is not None:
         path = default
     path = DEFAULT_LENGTH if path is None else path
@@ -47,13 +51,13 @@ def resolve_path(
 def cross_validate(
     solver: PenalisedSolver, samples: Samples, path: Any, folds: int, tolerance: float
 ) -> Answers:
-    """Solve every problem at the penalty of its path with the least error on held-out rows."""
+    """Solve every problem with the penalty of its path whose error on held-out rows is least."""
     penalties = resolve_path(solver, samples, path)
     errors = _measure_errors(solver, samples, penalties, folds, tolerance)
     best = errors.mean(dim=1).argmin(dim=-1, keepdim=True)
     chosen = penalties.gather(-1, best)
-    found = solver.solve_path(samples, chosen, tolerance)
-    answers = {name: values[:, 0] for name, values in found.items()}
+    solved = solver.solve_path(samples, chosen, tolerance)
+    answers = {name: values[:, 0] for name, values in solved.items()}
     return {
         **answers,
         "penalty": chosen[:, 0],
@@ -69,28 +73,31 @@ def _measure_errors(
     folds: int,
     tolerance: float,
 ) -> Float[Tensor, "problems folds path"]:
-    """Return the mean squared error on each fold, trained on the others."""
+    """Return the mean squared error on each fold of the weights that were fitted to the others."""
     number, errors = number_folds(samples, folds), []
     for fold in range(folds):
         held_out = (number == fold).to(samples.x)
         training = Samples(samples.x, samples.y, samples.weights * (1 - held_out), samples.places)
-        found = solver.solve_path(training, penalties, tolerance)
-        fitted = samples.x @ found["coef"].mT + found["intercept"].unsqueeze(1)
-        squares = (samples.labels.unsqueeze(-1) - fitted).square()
+        fit = solver.solve_path(training, penalties, tolerance)
+        predictions = samples.x @ fit["coef"].mT + fit["intercept"].unsqueeze(1)
+        squares = (samples.labels.unsqueeze(-1) - predictions).square()
         weights = (samples.weights * held_out).unsqueeze(-1)
         errors.append((weights * squares).sum(dim=1) / weights.sum(dim=1))
     return torch.stack(errors, dim=1)
 
 
 def number_folds(samples: Samples, folds: int) -> Int[Tensor, "problems n"]:
-    """Return the fold of every row: as many consecutive ones in each, the first ones longer."""
+    """Return the number of every row's fold, and −1 for rows of weight 0.
+
+    Folds are consecutive rows of equal number; the first folds have one more if that is uneven.
+    """
     counts = (samples.weights > 0).sum(dim=-1)
     if int(counts.min()) < folds:
         raise InputError(
             f"cv={folds} folds need at least {folds} rows in every problem, got one with "
             f"{int(counts.min())}"
         )
-    # Rows that do not count belong to no fold: those that do are numbered one after another.
+    # Number the rows of positive weight one after another; the others belong to no fold.
     rows = (samples.weights > 0).long().cumsum(dim=-1) - 1
     short, longer = (counts // folds).unsqueeze(-1), (counts % folds).unsqueeze(-1)
     edge = longer * (short + 1)

@@ -131,8 +131,8 @@ def _check_gradients(algorithm: Algorithm[Any, Any], problem: Any) -> None:
             continue
         changed = value.detach().clone().requires_grad_(True)
         values = {**vars(algorithm), name: changed}
-        moved = type(algorithm)(**values)
-        answer = moved.predict(problem, _iterate(moved, problem)[-1])
+        variant = type(algorithm)(**values)
+        answer = variant.predict(problem, _iterate(variant, problem)[-1])
         require(
             answer.requires_grad,
             f"{name} of {type(algorithm).__name__} is declared as free, but predictions have "

@@ -143,7 +143,7 @@ def _check_falsified(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> No
         return
     require(
         claim.judge or claim.conclude,
-        f"{claim.id} cannot be tested on falsified data: return the measured data, and declare "
-        "`judge` or `conclude`",
+        f"{claim.id} cannot be tested on falsified data: return the measured data, and "
+        "compute the evidence from them in `judge` or `conclude`",
     )
     check_falsified_data(claim, data)

@@ -148,21 +148,21 @@ def check_every_weight(kind: type[Construction[Any, Any]]) -> None:
     The factor is negative, because normalisations hide a positive factor, and it is not −1, because
     squares hide a sign.
     """
-    few = {"steps": kind.cap_value("steps", 2), "inner": 2}
+    small = {"steps": kind.cap_value("steps", 2), "inner": 2}
     declared = kind.declared_types()
-    parameters: dict[str, Any] = {key: few[key] for key in few if key in declared}
+    parameters: dict[str, Any] = {key: small[key] for key in small if key in declared}
     built = build(kind, instances=4, **parameters)
     require(built.certificate.holds, f"{built.certificate.name}: {built.certificate.explain()}")
     survivors, seen = [], list[torch.Tensor]()
     mutant = copy.deepcopy(built.transformer)
     for place, weight in mutant.named_parameters():
         if not weight.any() or any(torch.equal(weight, other) for other in seen):
-            continue  # nothing there, or the same matrix in another step
+            continue  # the weight is 0, or equals a matrix of an earlier step
         seen.append(weight.clone())
         with torch.no_grad():
             weight.mul_(-1.5)
             # Try one instance first, which is cheaper, and then four.
-            if all(certify(built.construction, mutant, instances=few).holds for few in (1, 4)):
+            if all(certify(built.construction, mutant, instances=count).holds for count in (1, 4)):
                 survivors.append(place)
             weight.copy_(seen[-1])
     require(

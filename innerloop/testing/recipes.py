@@ -62,8 +62,8 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
             f"{name}: the history in the file differs from that of the run",
         )
         fresh = made.build_model(torch.Generator().manual_seed(1))
-        moved = _differ(fresh, trained.model)
-        require(moved, f"{name}: two steps of training change no weight")
+        differ = _differ(fresh, trained.model)
+        require(differ, f"{name}: two steps of training change no weight")
         _check_predictions(made, model)
 
 

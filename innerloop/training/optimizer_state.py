@@ -24,8 +24,8 @@ def check_optimizer(optimizer: Optimizer, saved: Any, step: int) -> dict[str, An
     """
     whole = isinstance(saved, dict) and isinstance(saved.get("state"), dict)
     require(whole and isinstance(saved.get("param_groups"), list), "it has no optimiser")
-    own = optimizer.state_dict()["param_groups"]
-    _check_groups(saved["param_groups"], own)
+    groups = optimizer.state_dict()["param_groups"]
+    _check_groups(saved["param_groups"], groups)
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for number, slots in saved["state"].items():
         require(
@@ -34,7 +34,7 @@ def check_optimizer(optimizer: Optimizer, saved: Any, step: int) -> dict[str, An
         )
         require(isinstance(slots, dict), "the optimiser has state without names")
         if isinstance(optimizer, LBFGS):
-            _check_lbfgs(slots, weights, own[0]["history_size"])
+            _check_lbfgs(slots, weights, groups[0]["history_size"])
         elif isinstance(optimizer, Adam):
             _check_adam(slots, weights[number], step)
         elif isinstance(optimizer, SGD):
@@ -43,17 +43,16 @@ def check_optimizer(optimizer: Optimizer, saved: Any, step: int) -> dict[str, An
             _check_any(present, weights[number], numbers=False)
         else:
             _check_any(slots, weights[number], numbers=True)
-    return {"state": saved["state"], "param_groups": own}
+    return {"state": saved["state"], "param_groups": groups}
 
 
-def _check_groups(saved: list[Any], own: list[dict[str, Any]]) -> None:
-    require(len(saved) == len(own), "the optimiser has other groups of weights")
-    for group, expected in zip(saved, own, strict=True):
+def _check_groups(saved: list[Any], groups: list[dict[str, Any]]) -> None:
+    require(len(saved) == len(groups), "the optimiser has other groups of weights")
+    for group, expected in zip(saved, groups, strict=True):
         named = isinstance(group, dict) and "params" in group
         require(named, "the optimiser has other groups of weights")
-        for name in expected.keys() & group.keys() - {
-            "lr"
-        }:  # the learning rate depends on the step
+        # The learning rate depends on the step.
+        for name in expected.keys() & group.keys() - {"lr"}:
             same = type(group[name]) is type(expected[name])
             same = same and repr(group[name]) == repr(expected[name])
             require(same, f"the optimiser's {name} differs from the settings")

@@ -52,8 +52,8 @@ class Group:
         """Return this process's share of a batch, and its weight in the loss of the whole batch."""
         if self.size == 1:
             return batch, 1.0
-        own = getattr(objective, "take_share", None)
-        return (own or take_instances)(batch, self.rank, self.size)
+        take = getattr(objective, "take_share", None)
+        return (take or take_instances)(batch, self.rank, self.size)
 
     def reduce(
         self, model: nn.Module, loss: Tensor, weight: float, stop: bool
@@ -95,8 +95,8 @@ class Group:
         """Raise `InputError` if the processes have different recipes, settings or seeds."""
         if self.size == 1:
             return
-        own = parse_json(json.dumps(about))
-        differs = float(self.share_result(lambda: own) != own)
+        description = parse_json(json.dumps(about))
+        differs = float(self.share_result(lambda: description) != description)
         disagreement = torch.tensor([differs], device=self.device)
         self._run(lambda: dist.all_reduce(disagreement))
         if float(disagreement):

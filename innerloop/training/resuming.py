@@ -36,31 +36,31 @@ def read_run(
     if isinstance(settings := saved.get("settings"), dict):
         saved = {**saved, "settings": {**defaults, **settings}}
     check_same_training(path, saved, about)
-    there = saved.get(ENVIRONMENTS, [])
-    steps = [each.get("step") if is_environment(each) else None for each in _as_list(there)]
-    if not isinstance(there, list) or not all(is_count(step) for step in steps):
+    stored = saved.get(ENVIRONMENTS, [])
+    steps = [each.get("step") if is_environment(each) else None for each in _as_list(stored)]
+    if not isinstance(stored, list) or not all(is_count(step) for step in steps):
         raise FileError(
             f"{path} does not contain the threads, versions and code with which it was written"
         )
     if here is None:
-        return state, there
-    different = describe_differences(there[-1], here) if there else "none are recorded"
+        return state, stored
+    different = describe_differences(stored[-1], here) if stored else "none are recorded"
     if different:
         notice(
             f"{path} continues with other threads, versions or code ({different}): its weights may "
             "differ from those of an uninterrupted run"
         )
-        there = [*there, {"step": state.get("step"), **here}]
-    return state, there
+        stored = [*stored, {"step": state.get("step"), **here}]
+    return state, stored
 
 
 def check_same_training(path: Path, saved: dict[str, Any], requested: dict[str, Any]) -> None:
     """Raise `FileError` if a checkpoint belongs to a training run with other settings."""
-    there, here = _flatten(saved), _flatten(requested)
-    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    stored, here = _flatten(saved), _flatten(requested)
+    names = [name for name in {**stored, **here} if stored.get(name) != here.get(name)]
     if names:
         differences = [
-            f"{name if name in here else shorten(name)} is {shorten(there.get(name))} there, "
+            f"{name if name in here else shorten(name)} is {shorten(stored.get(name))} there, "
             f"{shorten(here.get(name))} here"
             for name in names[:MAX_DIFFERENCES]
         ]
@@ -74,8 +74,10 @@ def check_same_training(path: Path, saved: dict[str, Any], requested: dict[str, 
 def _flatten(about: dict[str, Any]) -> dict[str, Any]:
     """Merge a run's description and its settings into one table."""
     settings = about.get("settings", {})
-    own = {name: value for name, value in about.items() if name not in ("settings", ENVIRONMENTS)}
-    return {**own, **(settings if isinstance(settings, dict) else {"settings": settings})}
+    description = {
+        name: value for name, value in about.items() if name not in ("settings", ENVIRONMENTS)
+    }
+    return {**description, **(settings if isinstance(settings, dict) else {"settings": settings})}
 
 
 def _as_list(value: Any) -> list[Any]:

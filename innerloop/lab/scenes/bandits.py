@@ -1,7 +1,8 @@
-"""Bandits: a transformer plays, and its regret grows beside that of its policy, with the same luck.
+"""Bandits: a transformer plays, and its regret is compared with that of the policy that it runs.
 
-At every turn three actions are shown, points of the plane; the reward of one is ⟨action, w⟩ and
-noise. The game so far is the prompt; all layers run at every turn.
+At every turn there are three actions, which are points of the plane. The reward of an action is
+⟨action, w⟩ plus noise. The prompt is the game so far, and all layers run at every turn.
+Transformer and policy play with the same random numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NOISE = Slider("noise", "noise of the rewards", 0.0, 0.6, 0.05, 0.2)
 
 
 class BanditsScene(Scene):
-    """A game of a transformer against the policy that it runs."""
+    """Play one game with a transformer, and with the policy that it runs."""
 
     place: ClassVar[int] = 5
     tab: ClassVar[str] = "Bandits"
@@ -99,12 +100,12 @@ class BanditsScene(Scene):
 
 
 def choose() -> dict[str, Any]:
-    """Return the parameters of the build."""
+    """Return the parameters with which this scene builds its construction."""
     return {"d": 2, "n": TURNS, "arms": ARMS, "steps": STEPS}
 
 
 def read_weights(values: Values) -> list[float]:
-    """Read the hidden direction w."""
+    """Read the hidden direction w from a request."""
     pair = read_list(values.get("weights"), "weights", 2, 2)
     weights = [read_number(part, "weights") for part in pair]
     return [round(max(-REACH, min(REACH, part)), DIGITS) for part in weights]
@@ -113,7 +114,7 @@ def read_weights(values: Values) -> list[float]:
 def make_environment(
     built: BuiltTransformer, weights: list[float], noise: float, seed: int
 ) -> LinearBandit:
-    """Make the environment of a game from random action sets, the weights and the noise."""
+    """Make the environment of a game with random action sets, from w and the noise."""
     assert isinstance(built.construction, ActingConstruction)
     generator = torch.Generator().manual_seed(seed)
     drawn = built.construction.environments().sample(1, generator=generator)
@@ -123,7 +124,10 @@ def make_environment(
 def play_games(
     built: BuiltTransformer, environment: LinearBandit, seed: int
 ) -> tuple[dict[str, Rollout], Recording]:
-    """Play the same game with transformer, policy and uniform play; random draws are shared."""
+    """Play a game with the transformer, its policy and the uniform policy; they share all draws.
+
+    Return the three games, and the recording of the transformer's forward pass.
+    """
     assert isinstance(built.construction, ActingConstruction)
     player = TransformerPolicy.from_built(built)
     draws = Draws.sample(player, environment, TURNS, seed)
@@ -139,8 +143,8 @@ def play_games(
 def review_game(built: BuiltTransformer, game: Rollout, draws: Draws) -> tuple[Rollout, Recording]:
     """Run the transformer once over a finished game, and return its probabilities at every turn.
 
-    Attention is causal, so later turns do not change earlier ones. If the same random draws lead
-    from its probabilities to the actions of the game, the transformer would have played that game.
+    Attention is causal, so later turns do not change earlier ones. If its probabilities and the
+    random draws give the actions of the game, the transformer would have played the same game.
     """
     assert isinstance(built.construction, ActingConstruction)
     normals = draws.noise.movedim(0, -2) if draws.noise.shape[-1] else None
@@ -151,12 +155,12 @@ def review_game(built: BuiltTransformer, game: Rollout, draws: Draws) -> tuple[R
 
 
 def choose_actions(game: Rollout, draws: Draws) -> Tensor:
-    """Return the action of each turn, from the probabilities and the random draws of a game."""
+    """Return the action that the probabilities and random draws of a game give in each turn."""
     return sample_inverse_cdf(game.probabilities, draws.lots.movedim(0, -1))
 
 
 def sum_regret(game: Rollout) -> list[float]:
-    """Return the regret after 0, 1, … turns."""
+    """Return the total regret after 0, 1, … turns."""
     return [0.0, *game.regret[0].cumsum(dim=-1).tolist()]
 
 

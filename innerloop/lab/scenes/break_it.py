@@ -1,4 +1,4 @@
-"""Break it: change one weight, and see at which step the certificate fails."""
+"""Break it: change one weight, and display the step at which the certificate fails."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ POINTS = [
 QUERIES = [[1.0, 0.0], [0.0, 1.0]]
 NAMES = {"newton": "Newton’s iteration", "preconditioned-gradient-descent": "gradient descent"}
 FLOOR, CEILING = 1e-17, 1e6
-"""Deviations are drawn between these."""
+"""The range of deviations in the figure."""
 ALGORITHM = Choice("algorithm", "algorithm", NAMES)
 FACTOR = Slider("factor", "the weight is multiplied by", -1.0, 3.0, 0.05, 1.0)
 
 
 class BreakItScene(Scene):
-    """The effect of a change of one weight on the law of a construction."""
+    """Display how the change of one weight affects the certificate of a construction."""
 
     place: ClassVar[int] = 7
     tab: ClassVar[str] = "Break it"
@@ -104,14 +104,14 @@ class BreakItScene(Scene):
 
 
 def choose(name: str) -> dict[str, Any]:
-    """Return the parameters of the build."""
+    """Return the parameters with which this scene builds the named construction."""
     if name == "newton":
         return {"d": 2, "n": 20, "steps": STEPS, "alpha": 1e-3}
     return {"d": 2, "steps": STEPS, "preconditioners": "identity", "step_size": 0.4}
 
 
 def list_weights(transformer: Transformer) -> list[dict[str, Any]]:
-    """List every nonzero weight, with its layer and its index in its tensor."""
+    """List every nonzero weight with its layer and its index in its tensor."""
     weights, blocks = [], list_blocks(transformer)
     for layer, (prefix, block) in enumerate(blocks, 1):
         for name, tensor in block.named_parameters():
@@ -130,19 +130,19 @@ def list_weights(transformer: Transformer) -> list[dict[str, Any]]:
 
 
 def list_blocks(transformer: Transformer) -> list[tuple[str, Block]]:
-    """List the blocks in the order of layers, with the names that their weights start with."""
+    """List the blocks in the order of layers, with the common prefix of their weights' names."""
     return [(name, m) for name, m in transformer.named_modules() if isinstance(m, Block)]
 
 
 def describe_layers(transformer: Transformer) -> list[str]:
-    """Return the step to which each layer belongs."""
+    """Return for each layer a description of its step."""
     before, after = len(transformer.prologue), len(transformer.epilogue)
     middle = [f"step {k}" for k in range(1, STEPS + 1)]
     return ["before the steps"] * before + middle + ["read-out"] * after
 
 
 def read_chosen(values: Values, weights: list[dict[str, Any]]) -> int:
-    """Read the index of the weight to change."""
+    """Read the index of the weight to change from a request."""
     most = len(weights) - 1
     return Slider("weight", "weight", 0, most, 1, most // 2).read_whole(
         {**values, "weight": min(values["weight"], most)}
@@ -154,7 +154,7 @@ def read_chosen(values: Values, weights: list[dict[str, Any]]) -> int:
 def change_weight(
     built: BuiltTransformer, weight: dict[str, Any], factor: float
 ) -> BuiltTransformer:
-    """Return the transformer with one weight multiplied, and the certificate it then has."""
+    """Return the transformer with one weight multiplied by `factor`, and its new certificate."""
     if factor == 1:
         return built
     changed = copy.deepcopy(built.transformer)
@@ -165,7 +165,7 @@ def change_weight(
 
 
 def list_lines(built: BuiltTransformer, problem: RegressionProblem) -> list[list[float] | None]:
-    """Return the line after every step; None from the step on at which it diverges."""
+    """Return the fitted line after every step, or None for steps at which it has diverged."""
     construction, transformer = built.construction, built.transformer
     lines: list[list[float] | None] = []
     for stream in iterate_streams(construction, transformer, problem):
@@ -185,13 +185,13 @@ def clip(deviations: Sequence[float]) -> list[float]:
 
 
 def find_first_break(certificate: Certificate) -> int:
-    """Return the first step that deviates, or the last step if none does."""
+    """Return the first step that deviates by more than allowed, or the last step if none does."""
     broken = [each > certificate.tolerance for each in certificate.step_deviation]
     return broken.index(True) + 1 if any(broken) else STEPS
 
 
 def describe_steps(certificate: Certificate) -> list[str]:
-    """Describe for each step whether it equals the algorithm's step."""
+    """Return for each step a note on whether it equals the algorithm's step."""
     notes = ["each step is run from the exact state of the algorithm, on random instances"]
     for k, deviation in enumerate(certificate.step_deviation, 1):
         name = f"step {k}" if k > 1 else "step 1, with what comes before it,"

@@ -1,4 +1,4 @@
-"""Clusters in the plane: k-means or EM by attention, from starts that the user places."""
+"""Clusters in the plane: k-means or EM by attention, from initial means that the user places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGMA = Slider("sigma", "width σ of a cluster in EM", 0.3, 1.0, 0.1, 0.6)
 
 
 class ClustersScene(Scene):
-    """Means that move to their clusters, step by step."""
+    """Display how means move to their clusters, step by step."""
 
     place: ClassVar[int] = 2
     tab: ClassVar[str] = "Clusters"
@@ -75,7 +75,7 @@ class ClustersScene(Scene):
 
 
 def choose(name: str, sigma: float, clusters: int) -> dict[str, Any]:
-    """Return the parameters of the build."""
+    """Return the parameters with which this scene builds the named construction."""
     sizes = {"d": 2, "n": MAX_POINTS, "clusters": clusters, "steps": STEPS, "bound": 9.0}
     return sizes if name == "lloyd" else {**sizes, "noise": round(sigma, 3), "knots": KNOTS}
 
@@ -86,7 +86,7 @@ def measure_cost(x: Tensor, means: Tensor, sigma: float) -> float:
 
 
 def measure_surprise(x: Tensor, means: Tensor, sigma: float) -> float:
-    """Return the objective of EM: the negative log-likelihood of equal Gaussians, per point."""
+    """Return the objective of EM: the mean negative log-likelihood of a point."""
     scores = -torch.cdist(x, means).square() / (2 * sigma**2)
     normal = torch.tensor(len(means) * 2 * torch.pi * sigma**2, dtype=x.dtype).log()
     return float((normal - scores.logsumexp(dim=-1)).mean())

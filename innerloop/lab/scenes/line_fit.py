@@ -1,7 +1,7 @@
 """Fit a line to points of the plane: gradient descent or Newton's iteration in a forward pass.
 
-A point (x, y) is the example x = (1, x) with label y; the two queries (1, 0) and (0, 1) read the
-intercept and the slope, so the transformer's two answers are the line.
+A point (x, y) becomes the example (1, x) with label y. The predictions for the two queries (1, 0)
+and (0, 1) are the intercept and the slope of the line.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.progress import Progress
 
 REACH = 3.0
-"""Coordinates are within ± this."""
+"""The largest absolute value of a coordinate."""
 MAX_POINTS = 30
 STEPS = 16
 ALPHA = 1.0 / (MAX_POINTS * (1.0 + REACH**2)) ** 2
-"""α of Newton's iteration, at most 1/λmax(XᵀX)² for every set of points that the scene allows."""
+"""α of Newton's iteration; it is at most 1/λmax(XᵀX)² for all points that the scene allows."""
 NAMES = {"newton": "Newton’s iteration", "looped-gradient-descent": "gradient descent"}
 FLOOR = 1e-16
-"""Errors are drawn down to this."""
+"""The least error in the figure; smaller errors are raised to it."""
 ALGORITHM = Choice("algorithm", "algorithm", NAMES)
 RATE = Slider("rate", "step size η of gradient descent", 0.05, 0.6, 0.05, 0.3)
 
 
 class LineFitScene(Scene):
-    """A line through points, step by step."""
+    """Display the line after every step."""
 
     place: ClassVar[int] = 1
     tab: ClassVar[str] = "A line"
@@ -90,20 +90,20 @@ class LineFitScene(Scene):
 
 
 def choose(name: str, rate: float) -> dict[str, Any]:
-    """Return the parameters of the build."""
+    """Return the parameters with which this scene builds the named construction."""
     if name == "newton":
         return {"d": 2, "n": MAX_POINTS, "steps": STEPS, "alpha": ALPHA}
     return {"d": 2, "steps": STEPS, "preconditioners": [[rate, 0.0], [0.0, rate]]}
 
 
 def make_problem(points: list[list[float]]) -> RegressionProblem:
-    """Return the regression whose two queries read intercept and slope."""
+    """Return the regression problem of the points; its queries give the intercept and the slope."""
     rows = [[1.0, x] for x, _ in points]
     return RegressionProblem.from_arrays(rows, [y for _, y in points], [[1.0, 0.0], [0.0, 1.0]])
 
 
 def measure_condition(problem: RegressionProblem) -> float | None:
-    """Return the condition number of XᵀX; None where all points have the same x."""
+    """Return the condition number of XᵀX, or None if all points have the same x."""
     kappa = float(torch.linalg.cond(problem.x.mT @ problem.x))
     return kappa if kappa < 1 / torch.finfo(problem.x.dtype).eps else None
 
@@ -121,12 +121,12 @@ def follow(built: BuiltTransformer, problem: RegressionProblem) -> Tensor:
 
 
 def measure(lines: Tensor, best: Tensor) -> list[float]:
-    """Return the distance of each line's coefficients from the best ones."""
+    """Return the distance of each line's coefficients from those of least squares."""
     return (lines - best).norm(dim=-1).clamp_min(FLOOR).tolist()
 
 
 def describe_line(line: Tensor, off: float) -> str:
-    """Describe the line in one row of text."""
+    """Return a line of text that describes the fitted line."""
     intercept, slope = line.tolist()
     sign = "−" if slope < 0 else "+"
     return f"ŷ = {intercept:.3f} {sign} {abs(slope):.3f} x, off least squares by {off:.1e}"

@@ -1,4 +1,4 @@
-"""Principal components in the plane: the power method turns a direction, then deflates."""
+"""Principal components in the plane, by the power method with deflation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOOR = 1e-9
 
 
 class PcaScene(Scene):
-    """A direction that turns to the first component, then another to the second."""
+    """Display how a direction turns to the first component, and another to the second."""
 
     place: ClassVar[int] = 3
     tab: ClassVar[str] = "PCA"
@@ -86,13 +86,13 @@ class PcaScene(Scene):
 
 
 def measure(vectors: Tensor, axis: Tensor) -> list[float]:
-    """Return the angle of each vector to an axis, also accurate for small angles."""
+    """Return the angle of each vector to an axis; it is accurate for small angles as well."""
     along, across = vectors @ axis, vectors @ torch.stack([-axis[1], axis[0]])
     return torch.atan2(across.abs(), along.abs()).clamp_min(FLOOR).tolist()
 
 
 def describe_vectors(k: int, vectors: Tensor, axes: Tensor) -> str:
-    """Describe which direction turns in this step, and its angle to its eigenvector."""
+    """Return a note on which direction turns in step k, and on its angle to its eigenvector."""
     turn = min(1, max(0, k - 1) * 2 // STEPS)
     off = math.degrees(measure(vectors[turn : turn + 1], axes[turn])[0])
     which = ("first", "second")[turn]

@@ -1,8 +1,8 @@
 """Sparse recovery: LISTA-VM in a forward pass, beside ISTA, FISTA, lasso and a trained Small TF.
 
-The sizes are those of the recorded networks: 10 measurements of 20 coefficients, of which few are
-not zero. LISTA-VM runs with the matrices and thresholds that were learned for it, where these are
-here, and else with one step size for all.
+The sizes are those of the recorded networks: 10 measurements of 20 coefficients, most of which are
+0. LISTA-VM runs with learned matrices and thresholds if they are installed, and otherwise with one
+step size for all steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from innerloop.progress import Progress
 
 D, N, STEPS = 20, 10, 12
 BOUND, INSTANCES = 1e6, 4
-"""The largest |⟨β, x⟩| of the build, and the instances of its certificate: more take seconds."""
+"""The construction's largest |⟨β, x⟩|, and the instances of its certificate; more take seconds."""
 REACH = 2.5
 FLOOR = 1e-6
 NOISE = Slider("noise", "noise of the measurements", 0.0, 0.5, 0.05, 0.0)
@@ -39,7 +39,7 @@ PENALTY = Slider("penalty", "penalty of ISTA, FISTA and lasso", 0.05, 1.0, 0.05,
 
 
 class SparseRecoveryScene(Scene):
-    """The coefficients of a sparse recovery problem, after every layer."""
+    """Display the coefficients of a sparse recovery problem after every layer."""
 
     place: ClassVar[int] = 4
     tab: ClassVar[str] = "Sparse recovery"
@@ -97,7 +97,7 @@ class SparseRecoveryScene(Scene):
 
 
 def describe_prefixes(built: BuiltTransformer, recording: Recording) -> str:
-    """Describe whether prefixes with fewer measurements leave the certified range."""
+    """Return a remark if tokens with fewer measurements leave the certified range, or ""."""
     if built.construction.usage(recording.after_step(STEPS)) <= 1:
         return ""
     return (
@@ -107,14 +107,14 @@ def describe_prefixes(built: BuiltTransformer, recording: Recording) -> str:
 
 
 def read_coefficients(values: Values) -> list[float]:
-    """Read the true coefficients."""
+    """Read the true coefficients from a request."""
     entries = read_list(values.get("truth"), "truth", D, D)
     truth = [read_number(part, f"truth, entry {k}") for k, part in enumerate(entries, 1)]
     return [round(max(-REACH, min(REACH, part)), DIGITS) for part in truth]
 
 
 def make_problem(truth: list[float], noise: float, seed: int) -> RegressionProblem:
-    """Make the problem with fixed random rows of X and the given coefficients."""
+    """Make the problem of the true coefficients, with random rows of X that the seed fixes."""
     generator = torch.Generator().manual_seed(seed)
     drawn = SparseRecovery(d=D, n=N).sample(generator=generator)
     weights = torch.tensor(truth, dtype=torch.float64)
@@ -124,7 +124,7 @@ def make_problem(truth: list[float], noise: float, seed: int) -> RegressionProbl
 
 @cache
 def load_learned() -> tuple[dict[str, Any], str]:
-    """Return matrices and thresholds of LISTA-VM, and their origin."""
+    """Return the matrices and thresholds of LISTA-VM, and a description of their origin."""
     try:
         model: Any = load_recorded("sparse", "lista-vm").model
     except FileError:
@@ -136,10 +136,10 @@ def load_learned() -> tuple[dict[str, Any], str]:
 
 
 def run_methods(problem: RegressionProblem, penalty: float) -> dict[str, Tensor]:
-    """Return the coefficients of the classical methods after every step."""
+    """Return the coefficients of ISTA and FISTA after every step, and those of the lasso."""
     alpha = to_scalar_tensor(penalty)
     ista, fista = ISTA(alpha), FISTA(alpha)
-    # scikit-learn's takes a millisecond, and its penalty is divided by n.
+    # scikit-learn divides the squared error by 2n instead of 2, and so the penalty by n.
     lasso = Lasso(penalty / N, fit_intercept=False, tol=1e-10, max_iter=100_000)
     weights = torch.from_numpy(lasso.fit(problem.x.numpy(), problem.y.numpy()).coef_)
     return {
@@ -157,7 +157,10 @@ def load_trained() -> Any:
 
 @torch.no_grad()
 def run_trained(problem: RegressionProblem) -> tuple[Tensor | None, str]:
-    """Return the coefficients of the trained network after every layer, if it is installed."""
+    """Return the coefficients of the trained network after every layer, and an empty remark.
+
+    If the network is not installed, return None and a remark about that.
+    """
     try:
         trained = load_trained()
     except FileError:
@@ -169,17 +172,17 @@ def run_trained(problem: RegressionProblem) -> tuple[Tensor | None, str]:
 
 
 def measure(line: Tensor, truth: Tensor | None) -> list[float]:
-    """Return the distance of the coefficients from the true ones after every step."""
+    """Return the distance between estimated and true coefficients after every step."""
     assert truth is not None
     return (line - truth).norm(dim=-1).clamp_min(FLOOR).tolist()
 
 
 def describe_estimate(beta: Tensor, truth: Tensor | None) -> str:
-    """Describe how many coefficients are nonzero, and the distance to the true coefficients."""
+    """Return a note on the number of nonzero coefficients and the distance to the true ones."""
     assert truth is not None
-    nonzero, there = int((beta != 0).sum()), int((truth != 0).sum())
+    nonzero, true_nonzero = int((beta != 0).sum()), int((truth != 0).sum())
     off = float((beta - truth).norm())
-    return f"{nonzero} of {D} coefficients are not zero ({there} in truth), off by {off:.2g}"
+    return f"{nonzero} of {D} coefficients are not zero ({true_nonzero} in truth), off by {off:.2g}"
 
 
 def write_program(truth: list[float], noise: float, seed: int) -> str:

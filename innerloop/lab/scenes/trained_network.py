@@ -1,7 +1,8 @@
-"""A trained network: a recorded GPT-2 that learned regression, read out after every layer.
+"""A trained network: the predictions of a recorded GPT-2 after every layer.
 
-It reads ten examples of five features and predicts every label from the examples before it. What
-`identify` says of each layer is measured when it is first asked for, and kept while the lab runs.
+It was trained on linear regression. It reads ten examples with five features, and predicts every
+label from the examples before it. On request, `identify` measures what each layer computes; the
+result is cached while the lab runs.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from innerloop.progress import Progress
 N = 10
 REACH = 8.0
 OPTIONS: dict[str, Any] = {}
-"""Options of `identify`; none, so that what is shown is what everybody gets."""
+"""Options of `identify`; there are none, so that the page has the result of the default options."""
 _lock = threading.Lock()
 _verdicts: list[dict[str, Any]] = []
 
 
 class TrainedNetworkScene(Scene):
-    """Predictions of a GPT-2 after every layer, compared with algorithms."""
+    """Display the predictions of a GPT-2 after every layer beside those of least squares."""
 
     place: ClassVar[int] = 6
     tab: ClassVar[str] = "A trained network"
@@ -106,7 +107,7 @@ def load_network() -> Any:
 
 
 def make_problem(run: Any, values: Values, seed: int) -> tuple[RegressionProblem, list[float]]:
-    """Draw a regression; labels that the page sends replace those drawn."""
+    """Return a random regression problem and its labels; labels of the request replace them."""
     drawn = run.recipe.build_distribution().sample(generator=torch.Generator().manual_seed(seed))
     sent = values.get("labels")
     labels = [round(label, DIGITS) for label in drawn.y.tolist()]
@@ -129,17 +130,17 @@ def fit_prefixes(problem: RegressionProblem) -> Tensor:
 
 
 def measure(predictions: Tensor, truth: Tensor) -> float:
-    """Return the root mean square over all positions."""
+    """Return the root mean squared difference over all positions."""
     return float((predictions - truth).square().mean().sqrt())
 
 
 @torch.no_grad()
 def look_inside(model: Any, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Return the stream before the first layer and after each, and every layer's patterns."""
+    """Return the stream before the first layer and after each one, and all attention patterns."""
     embedded = model.read_in(tokens)
     hidden = model.network(inputs_embeds=embedded, output_hidden_states=True).hidden_states
     captured: list[Tensor] = []
-    # The library gives the last stream after its norm; the output of the last layer is needed.
+    # The last hidden state of the library is normalised; capture the stream before that.
     handle = model.network.ln_f.register_forward_pre_hook(
         lambda _, inputs: captured.append(inputs[0])
     )
@@ -154,7 +155,7 @@ def look_inside(model: Any, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
 
 
 def attend(block: Any, stream: Tensor) -> Tensor:
-    """Compute the attention patterns of a block of GPT-2, heads × tokens × tokens."""
+    """Return the attention patterns of a block of GPT-2: heads × tokens × tokens."""
     width, heads = stream.shape[-1], block.attn.num_heads
     query, key, _ = block.attn.c_attn(block.ln_1(stream)).split(width, dim=-1)
     query, key = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in (query, key))
@@ -164,7 +165,7 @@ def attend(block: Any, stream: Tensor) -> Tensor:
 
 
 def describe_heads(patterns: list[Tensor]) -> list[dict[str, Any]]:
-    """Return every head's pattern at the frame of its layer."""
+    """Return the patterns of all heads, each with the frame of its layer."""
     return [
         {
             "frame": layer,
@@ -178,7 +179,7 @@ def describe_heads(patterns: list[Tensor]) -> list[dict[str, Any]]:
 
 
 def describe_layers(predictions: Tensor, fits: Tensor, layers: int) -> list[dict[str, Any]]:
-    """Describe each layer by how far its predictions are from least squares."""
+    """Return for each layer a frame whose note compares its predictions with least squares."""
     frames = []
     for k, row in enumerate(predictions):
         off = measure(row, fits)
@@ -194,7 +195,7 @@ def describe_layers(predictions: Tensor, fits: Tensor, layers: int) -> list[dict
 
 
 def find_verdicts(progress: Progress) -> list[dict[str, Any]]:
-    """Identify what each layer computes; the result is measured once and cached."""
+    """Return what `identify` finds for each layer; the result is computed once and cached."""
     with _lock:
         if not _verdicts:
 

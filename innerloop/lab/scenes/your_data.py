@@ -1,7 +1,8 @@
 """Your data: columns of a CSV file, fitted by Newton's iteration in a forward pass.
 
-Columns are centred and scaled to spread 1, which the answer undoes; the queries are unit vectors,
-so that the transformer's answers are the weights of the features.
+Columns are centred and divided by their standard deviation; the displayed predictions are in the
+original units. The queries are unit vectors, so that the transformer predicts the weights of the
+features.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from innerloop.progress import Progress
 
 MAX_FEATURES = 5
 DIGITS = 9
-"""Digits after the point of a scaled number."""
+"""Digits after the decimal point of a scaled number."""
 FLOOR = 1e-16
 DEPTH = Slider("steps", "steps", 4, 20, 1, 14)
 
 
 class YourDataScene(Scene):
-    """A table of your own as the prompt."""
+    """Fit a table of the user, whose rows are the prompt."""
 
     place: ClassVar[int] = 8
     tab: ClassVar[str] = "Your data"
@@ -100,7 +101,10 @@ class YourDataScene(Scene):
 
 
 def read_columns(values: Values, table: Table) -> tuple[str, list[str]]:
-    """Read the target and feature columns; by default, the last and the first numeric column."""
+    """Read the names of the target and feature columns.
+
+    By default, they are the last and the first numeric column.
+    """
     numeric = table.numeric()
     target = values.get("target")
     if target is None:
@@ -123,7 +127,7 @@ def read_columns(values: Values, table: Table) -> tuple[str, list[str]]:
 
 
 def describe_first_text(table: Table) -> str:
-    """Describe the position of the first cell that is not a number."""
+    """Return the error message for the first cell that is not a number."""
     for name in table.names:
         if name in table.numeric():
             continue
@@ -135,15 +139,15 @@ def describe_first_text(table: Table) -> str:
 
 
 class Scaled:
-    """The chosen columns as numbers, and as the transformer sees them."""
+    """The chosen columns in original units (`x`, `y`), and scaled for the prompt."""
 
     def __init__(self, table: Table, target: str, features: list[str]) -> None:
         self.x = np.column_stack([read_cells(table.column(name), name) for name in features])
         self.y = read_cells(table.column(target), target)
         for name, column in zip([*features, target], [*self.x.T, self.y], strict=True):
-            if column.min() == column.max():  # its spread need not be 0: means are rounded
+            if column.min() == column.max():  # the computed spread may be above 0 by rounding
                 raise InputError(f"column {name!r} has the same number in every row: leave it out")
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # checked below
             self.mean, self.spread = self.x.mean(axis=0), self.x.std(axis=0)
             self.shift, self.unit = float(self.y.mean()), float(self.y.std())
         if not np.isfinite([*self.mean, *self.spread, self.shift, self.unit]).all():
@@ -154,15 +158,15 @@ class Scaled:
         self.labels = np.round((self.y - self.shift) / self.unit, DIGITS)
 
     def predict(self, weights: np.ndarray) -> np.ndarray:
-        """Return the predictions of all rows, in the target's own unit, for rows of weights."""
+        """Return the predictions of all rows in the target's unit, for each row of weights."""
         return self.shift + self.unit * weights @ self.rows.T
 
 
 def choose(d: int, n: int, steps: int) -> dict[str, Any]:
-    """Return the parameters of the build.
+    """Return the parameters with which this scene builds its construction.
 
-    α must be at most 1/λmax(XᵀX)²: that is at most n d for columns of spread 1, and at most
-    (√n + √d + 6)² for the random instances of the certificate.
+    α must be at most 1/λmax(XᵀX)². λmax is at most n d for columns of standard deviation 1, and at
+    most (√n + √d + 6)² for the random instances of the certificate.
     """
     size = next(size for size in (10, 25, 50, 100, MAX_ROWS) if n <= size)
     bound = max(float(size * d), (size**0.5 + d**0.5 + 6.0) ** 2)
@@ -170,12 +174,12 @@ def choose(d: int, n: int, steps: int) -> dict[str, Any]:
 
 
 def measure_distances(rows: np.ndarray, best: np.ndarray) -> list[float]:
-    """Measure how far each row of predictions is from the best ones, as the root of a mean."""
+    """Return the root mean squared difference of each row of predictions from the best ones."""
     return np.maximum(np.sqrt(np.mean((rows - best) ** 2, axis=1)), FLOOR).tolist()
 
 
 def describe_fit(y: np.ndarray, predicted: np.ndarray, best: np.ndarray) -> str:
-    """Describe the explained variance of the target, beside that of least squares."""
+    """Return a note on the explained variance of the target, and on that of least squares."""
     ours, theirs = (1 - np.mean((y - row) ** 2) / np.var(y) for row in (predicted, best))
     return f"explains {ours:.1%} of the variance; scikit-learn’s least squares {theirs:.1%}"
 
