@@ -63,8 +63,8 @@ def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
     other units become the rows of one matrix.
     """
     pieces: list[Units | Elementwise] = []
-    units, alike = _find_alike(block.units)
-    if units:
+    units, repeated = _find_alike(block.units)
+    if units:  # one row of each matrix per unit
         reads, writes = (
             _to_rows([getattr(unit, part) for unit in units], layout)
             for part in ("reads", "writes")
@@ -72,20 +72,24 @@ def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
         bias = torch.tensor([float(unit.bias) for unit in units], dtype=torch.float64)
         writes = {name: weight.mT for name, weight in writes.items()}
         pieces.append(Units(reads, bias, writes, describe_units(block)))
-    for hinges in [*alike, *block.hinges]:
+    for hinges in [*repeated, *block.hinges]:
         source, target = (
             Address(
-                "+".join(sorted({e[0] for e in part})), _find_places(part, layout), (len(part),)
+                "+".join(sorted({register for register, _ in entries})),
+                _find_places(entries, layout),
+                (len(entries),),
             )
-            for part in (hinges.sources, hinges.targets)
+            for entries in (hinges.sources, hinges.targets)
         )
-        net = (torch.tensor([float(c) for c in part], dtype=torch.float64) for part in hinges.net)
+        slopes, biases, weights = (
+            torch.tensor([float(c) for c in part], dtype=torch.float64) for part in hinges.net
+        )
         names = [
-            ", ".join(dict.fromkeys(block.labels.get(e, e[0]) for e in part))
-            for part in (hinges.targets, hinges.sources)
+            ", ".join(dict.fromkeys(block.labels.get(entry, entry[0]) for entry in entries))
+            for entries in (hinges.targets, hinges.sources)
         ]
         note = f"{names[0]} ← {len(hinges.net[0])} hinges on each entry of {names[1]}"
-        pieces.append(Elementwise(source, target, *net, note=note))
+        pieces.append(Elementwise(source, target, slopes, biases, weights, note=note))
     return MLP.from_pieces(layout, pieces) if pieces else None
 
 

@@ -1,5 +1,4 @@
-"""The functions that a program may call; each docstring describes the part of a transformer it
-becomes.
+"""The functions that a program may call, each with the part of a transformer that it becomes.
 
 Sums over other tokens become heads, and `relu` becomes hidden units. Affine maps are fused into the
 operation that reads them. Functions that can be derived from others are written in the language
@@ -98,7 +97,7 @@ def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str 
     Args:
         summand: A function of a token j, as in `mean`.
         mark: The register whose inner product tells tokens apart: it is 1 for those that count, or
-            a single number that counts the tokens: the sum is then over this token and those before.
+            a single number that counts the tokens: the attention is then causal.
         reach: The largest |score| of the tokens that do not count.
         gap: The inner product of different marks is at most 1 − gap.
         over: "all", or "causal" if later tokens must not be seen.

@@ -20,7 +20,9 @@ from innerloop.transformer import Block, Layout
 from innerloop.transformer.mlp import ElementwiseUnits
 
 ROUNDING = Fraction(1, 1 << 50)
-"""The relative error of a product of two float64 weights, such as a score; each is within 2⁻⁵³."""
+"""The relative error that the rounding of weights may cause: a float64 weight is within 2⁻⁵³ of
+its rational, and scores are products of two of them.
+"""
 Stream = Any
 """A NumPy array (tokens, width) of Fractions."""
 

@@ -104,10 +104,10 @@ def alternate(first: Tensor | None, second: Tensor | None, own: int) -> Tensor:
     `own` is the number of axes of the register itself, after the token axis. If one of the tensors
     is None, it is replaced by zeros.
     """
-    like = second if first is None else first
-    assert like is not None, "one of them holds something"
-    sides = [torch.zeros_like(like) if side is None else side for side in (first, second)]
-    axis = like.ndim - own
+    present = second if first is None else first
+    assert present is not None, "one of them holds something"
+    sides = [torch.zeros_like(present) if side is None else side for side in (first, second)]
+    axis = present.ndim - own  # the axis after the tokens
     return torch.stack(sides, dim=axis).flatten(axis - 1, axis)
 
 
