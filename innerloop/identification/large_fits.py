@@ -51,7 +51,7 @@ def is_large(candidate: Candidate) -> bool:
 def start_large(
     candidate: Candidate, fit_target: FitTarget, rivals: Iterable[Fit]
 ) -> tuple[float, list[list[Algorithm[Any, Any]]]]:
-    """Fit one step of a large candidate to the first layer; return its cost and the algorithm."""
+    """Fit one step of a large candidate to the first layer; return its cost and new guesses."""
     groups = group_guesses(candidate.guesses)
     known = find_special_case(candidate, rivals) is not None
     if known or candidate.schedule == "exact" or fit_target.layers == 1:

@@ -76,7 +76,7 @@ class Affine(NamedTuple):
         return self.slopes.abs().sum(-1) + self.rest
 
     def fold(self) -> Affine:
-        """Replace all error symbols by an interval; errors in common are no longer recognised."""
+        """Replace all error symbols by an interval; common errors are not recognised any more."""
         return Affine(self.middle, self.slopes[..., :0], self.radius)
 
     def scale(self, factor: Tensor) -> Affine:

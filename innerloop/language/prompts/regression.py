@@ -58,7 +58,7 @@ class RegressionPrompt(Prompt):
 
 
 def answer(me: Any) -> Any:
-    """Return ⟨w, x⟩."""
+    """⟨w, x⟩."""  # pictures of programs print this text
     return dot(me.w, me.x)
 
 
