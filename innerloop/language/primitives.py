@@ -195,8 +195,7 @@ def stack(rows: Sequence[Any]) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """Return max(x, 0) for every entry: hidden units, or the activation of a head inside of a
-    sum.
+    """Return max(x, 0) for every entry: hidden units, or inside of a sum the activation of a head.
 
     Args:
         x: A value.

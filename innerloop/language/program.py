@@ -32,8 +32,7 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
 def define(
     *, prompt: str | Prompt = "regression", **declared: Any
 ) -> Callable[[Function], Definition]:
-    """Declare a step and its registers, for a construction whose class declares everything
-    else.
+    """Declare a step and its registers; the class of the construction declares the rest.
 
     Args:
         prompt: The name of a kind of prompt, as for `program`, or a user-defined prompt.
