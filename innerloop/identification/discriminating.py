@@ -1,5 +1,4 @@
-"""Problems on which two candidates differ most, for models that fit both on the original
-problems.
+"""Problems on which two candidates differ most, for models that fit both on the original problems.
 
 The candidates keep their fitted numbers, because a model's weights do not change with the problem.
 The search covers the settings that the distribution declares. First, it combines a few values of n,

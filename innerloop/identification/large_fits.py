@@ -77,8 +77,7 @@ def fit_large(
     own: Sequence[Fit],
     start: tuple[float, Sequence[Sequence[Algorithm[Any, Any]]]],
 ) -> Fit:
-    """Fit a candidate with many numbers; `own` has its fit with values per step, if there is
-    one.
+    """Fit a candidate with many numbers; `own` has its fit with values per step, if there is one.
 
     If it contains another candidate that fits every layer, that candidate's fit is used. If it does
     not fit the first layer while others match every layer, it is not fitted any further.

@@ -60,8 +60,7 @@ def share(model: LayerPredictions, candidate: StepPredictions) -> Table:
 
 
 def pooled_similarity(model: LayerPredictions, candidate: StepPredictions, truth: Truth) -> Table:
-    """Return E ⟨m − t, c − t⟩ / √(E ‖m − t‖² E ‖c − t‖²): the cosine of errors over all
-    prompts.
+    """Return E ⟨m − t, c − t⟩ / √(E ‖m − t‖² E ‖c − t‖²): the cosine of errors over all prompts.
 
     An error that is 0 up to rounding has the cosine 0 with all others.
     """

@@ -22,8 +22,7 @@ def fit_groups(
     few: FitTarget,
     rivals: Sequence[Fit],
 ) -> Fit:
-    """Fit separate values for every step from each group of guesses; return the fit of least
-    cost.
+    """Fit separate values for every step from each group of guesses; return the fit of least cost.
 
     The fits use `few`, which has some of the prompts and layers of `fit_target`; the steps of later
     layers repeat the last values. A model with a single layer is fitted by several steps at once. A

@@ -126,8 +126,7 @@ def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
 
 
 def find_fitting_steps(match: Match, target: FitTarget, steps: int) -> tuple[int, int] | None:
-    """Return the fewest and the most steps that fit a single output as well as those of a
-    match.
+    """Return the fewest and the most steps that fit a single output as well as those of a match.
 
     Return None if no others do, and for candidates without steps or without free numbers.
     """

@@ -32,8 +32,7 @@ COMPARED_PROMPTS = 32
 def add_similarities(
     layers: list[LayerVerdict], matches: Sequence[Match], problem: Any, model: Model, steps: int
 ) -> list[LayerVerdict]:
-    """Add to each layer without a match the candidate with the most similar errors, if
-    measurable.
+    """Add to each layer without a match the candidate with the most similar errors, if measurable.
 
     A layer that no candidate is near is left out, because the errors of all algorithms are similar
     at the start.

@@ -59,8 +59,9 @@ def fit_stepwise(
     fit_target: FitTarget,
     give_up: Callable[[int, float], bool] = never,
 ) -> Algorithm[Any, Any]:
-    """Fit one step after another; numbers without effect on their own layer are fitted at a
-    later one.
+    """Fit one step after another.
+
+    Numbers without effect on their own layer are fitted at a later one.
 
     If `give_up(layer, cost)` returns True, the fit ends, and the remaining steps keep the last
     values.
@@ -98,8 +99,7 @@ def fit_stepwise(
 def fit_output(
     guesses: Sequence[Algorithm[Any, Any]], fit_target: FitTarget, least: float = math.inf
 ) -> tuple[Algorithm[Any, Any], int]:
-    """Fit several steps with separate values to a single output; return the number of steps
-    too.
+    """Fit several steps with separate values to a single output; return the number of steps too.
 
     If another candidate reaches a cost of `least` that is nearly 0, the fit ends after
     `MIN_OUTPUT_STEPS` steps unless its cost comes near.

@@ -117,8 +117,7 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
 def _eliminate(
     row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Sparse]], sign: int
 ) -> None:
-    """Subtract multiples of the earlier rows from `row`, in their order, until their pivots are
-    0.
+    """Subtract multiples of the earlier rows from `row`, in their order, until their pivots are 0.
 
     `record` receives `sign` times the same multiples of the combinations that the earlier rows are.
     """

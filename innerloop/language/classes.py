@@ -1,5 +1,4 @@
-"""The names that a class of a program needs: base classes by prompt, costs, parameters,
-registers.
+"""The names that a class of a program needs: base classes by prompt, costs, parameters, registers.
 
 @define(x=Data("d"), y=State()) def descend(me, preconditioners): …
 

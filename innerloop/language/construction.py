@@ -153,8 +153,9 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return {"own": Own(self), **{name: self.find_number(name, k) for name in names}}
 
     def find_number(self, name: str, k: int = 0) -> Any:
-        """Return the value of a declared number in step k; real numbers are returned as
-        rationals.
+        """Return the value of a declared number in step k.
+
+        Real numbers are returned as rationals.
         """
         value = self._resolve(name)
         if isinstance(value, Tensor) and value.ndim:

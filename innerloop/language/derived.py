@@ -46,8 +46,9 @@ class CountedCost:
 
 
 class Own:
-    """The numbers of a construction that are the same in every step; a step receives them as
-    `own`.
+    """The numbers of a construction that are the same in every step.
+
+    A step receives them as `own`.
     """
 
     def __init__(self, construction: ProgramConstruction) -> None:
@@ -92,8 +93,9 @@ def _check_names(owner: type[ProgramConstruction]) -> None:
 
 
 def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
-    """Make a program's numbers parameters of its class; call it again when there are new
-    numbers.
+    """Make a program's numbers parameters of its class.
+
+    Call it again when there are new numbers.
     """
     _check_names(owner)
     types: dict[str, Any] = {"attention": Literal["linear", "relu"]}

@@ -1,5 +1,4 @@
-"""A picture of a program as SVG: registers are rows, blocks are columns, with the author's
-names.
+"""A picture of a program as SVG: registers are rows, blocks are columns, with the author's names.
 
 Heads of a block that read and write the same registers are drawn as one stroke with their number
 above it; so are hidden units. Marks distinguish a head's score from its value, and registers that

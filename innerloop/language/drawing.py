@@ -125,8 +125,7 @@ the first eight.
 def make_rational_marks(
     marks: Tensor, generator: random.Random, index: int | None = None
 ) -> Tensor:
-    """Replace marks, which are points on circles, by rational vectors that serve the same
-    purpose.
+    """Replace marks, which are points on circles, by rational vectors that serve the same purpose.
 
     The assignment of tokens to corners of the 24-cell is random, or follows from an index. If the
     products of corners would be larger than those of points on circles (for 9 tokens, or more than

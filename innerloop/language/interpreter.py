@@ -30,8 +30,7 @@ def insert_axis(array: Array, place: int) -> Array:
 
 
 class Interpreter(Machine):
-    """Holds the registers of all tokens during a replay; the first `context` tokens are
-    context.
+    """Holds the registers of all tokens during a replay; the first `context` tokens are context.
 
     If it is `smooth`, it computes the functions themselves instead of the lines between their
     knots.
@@ -142,8 +141,9 @@ class Interpreter(Machine):
         return flags
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
-        """Return which pairs of tokens have the same mark; raise an error if marks are too
-        close.
+        """Return which pairs of tokens have the same mark.
+
+        Raise an error if marks are too close.
         """
         marks, least = (
             self.registers[mark].array,

@@ -1,5 +1,4 @@
-"""Merging, between trace and schedule: hidden units that are only read together become one
-result.
+"""Merging, between trace and schedule: hidden units that are only read together become one result.
 
 A reader of `me.s = relu(a) − relu(b)` reads the difference of two layers of hidden units. The
 difference needs one place for each entry, and the two layers would need two. Layers are merged if

@@ -271,8 +271,9 @@ class _Planner:
         block.units = units.build()
 
     def _locate(self, row: Row, held: Mapping[Entry, Entry]) -> Row:
-        """Return a row in terms of places; results written in place are part of the state
-        already.
+        """Return a row in terms of places.
+
+        Results written in place are part of the state already.
         """
         located: Row = {}
         for entry, c in row.items():

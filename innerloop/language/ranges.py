@@ -1,5 +1,4 @@
-"""Checks of ranges on a stream: scores within their `reach`, gated values, and arguments on
-knots.
+"""Checks of ranges on a stream: scores within their `reach`, gated values, and arguments on knots.
 
 A gate closes a head only to scores within its reach, and a hidden unit only to numbers within its
 bound. The intermediate results are computed again here, from the trace alone.

@@ -1,5 +1,4 @@
-"""The values that a function of a program computes with during recording: tokens, values,
-numbers.
+"""The values that a function of a program computes with during recording: tokens, values, numbers.
 
 Each operation adds an instruction to the recorder. Values know their shape and the token that they
 belong to. Operations of arrays that no transformer computes raise an error (refusals.py).

@@ -1,5 +1,4 @@
-"""The recorder: it stores the instructions of one function of a program while the function
-runs.
+"""The recorder: it stores the instructions of one function of a program while the function runs.
 
 Two uses of tokens raise an error. A sum over one token inside of a sum over another must not read
 both tokens, because a head sums over one token. A token must not be used outside of its sum.

@@ -49,8 +49,9 @@ CHANGED = (
 
 
 def run_program(recorder: Recorder, function: Function, arguments: Mapping[str, Any]) -> Any:
-    """Run a function of a program for the token `me`; the search for its frames ends at this
-    frame.
+    """Run a function of a program for the token `me`.
+
+    The search for its frames ends at this frame.
     """
     return function(Token(recorder), **arguments)
 

@@ -1,5 +1,4 @@
-"""Operations of Python on values of a token that no transformer computes, and their
-alternatives.
+"""Operations of Python on values of a token that no transformer computes, and their alternatives.
 
 Recorded values raise an error for all of them. Numbers of the program may be compared and
 converted.

@@ -1,5 +1,4 @@
-"""Proofs that a ReLU has one side only, from the prompt's constants, squares and declared
-ranges.
+"""Proofs that a ReLU has one side only, from the prompt's constants, squares and declared ranges.
 
 A comparison at points observes some units from one side only. For many units, the other side is
 impossible: a mean square that is cleared by relu(x) − relu(−x) never needs the second unit. Here

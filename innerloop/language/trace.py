@@ -1,5 +1,4 @@
-"""Pass 1, trace: replay a record on symbols, and collect what heads and hidden units must
-compute.
+"""Pass 1, trace: replay a record on symbols, and collect what heads and hidden units must compute.
 
 The result is a list of nodes (sums over tokens, and hidden units) and, for every register, its form
 after the step in registers and nodes. Errors of degree and of sharing are raised here.

@@ -147,7 +147,8 @@ def to_fractions(values: Sequence[Any]) -> list[Fraction]:
 
 @functools.lru_cache(maxsize=16)
 def _read_floats(values: tuple[float, ...]) -> tuple[Fraction, ...]:
-    """Convert floats to rationals; the last few lists are cached, because steps share their
-    knots.
+    """Convert floats to rationals.
+
+    The last few lists are cached, because steps share their knots.
     """
     return tuple(Fraction(repr(value)) for value in values)

@@ -1,5 +1,4 @@
-"""Attacks on the package: kills, damaged files, links, bad inputs, changed weights, pages, the
-lab.
+"""Attacks on the package: kills, damaged files, links, bad inputs, changed weights, pages, the lab.
 
 `python -m tools.torture` runs all of them (`make torture`, about an hour on two cores). It prints a
 table of tries, survivors and defects, and writes it to results/torture.json. `--only NAME -o FILE`

@@ -301,8 +301,9 @@ def _judge_output(code: int, out: str, err: str) -> str:
 
 
 def run_here(words: list[str]) -> tuple[int, str, str]:
-    """Run a command line in this process; return exit code, output, and errors with any
-    traceback.
+    """Run a command line in this process.
+
+    Return exit code, output, and errors with any traceback.
     """
     from innerloop.cli import main
 

@@ -1,5 +1,4 @@
-"""Tries in processes that may die: each lane is a forked process that reports every try by a
-pipe.
+"""Tries in processes that may die: each lane is a forked process that reports every try by a pipe.
 
 If a lane dies, its current try counts as a defect, and a new lane continues after that try. The
 same happens if a lane is silent for longer than the limit of a try. The memory of lanes is limited.

@@ -1,5 +1,4 @@
-"""The value of a random program: its expression tree, evaluated token by token with plain
-loops.
+"""The value of a random program: its expression tree, evaluated token by token with plain loops.
 
 Numbers are rational, and each has a size, the sum of the magnitudes of the terms that it is the sum
 of. The rounding error of a transformer is compared with this size. This file does not use the

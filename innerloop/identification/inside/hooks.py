@@ -123,8 +123,9 @@ def _is_stream(value: Any) -> bool:
 
 
 def as_stream_model(model: Any) -> StreamModel:
-    """Return a model whose stream can be read and replaced; raise an error if that is not
-    possible.
+    """Return a model whose stream can be read and replaced.
+
+    Raise an error if that is not possible.
     """
     if isinstance(model, StreamModel):
         return model

@@ -1,5 +1,4 @@
-"""Inspection of the result of `identify`: search the model's layers for the state of its
-candidate.
+"""Inspection of the result of `identify`: search the model's layers for the state of its candidate.
 
 A verdict that answers, state and intervention support is stronger than one from answers alone.
 """

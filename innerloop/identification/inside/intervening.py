@@ -1,5 +1,4 @@
-"""The causal test: change the state that was read from the stream, and see whether answers
-follow.
+"""The causal test: change the state that was read from the stream, and see whether answers follow.
 
 The stream after a layer is changed as little as possible such that the read-outs return another
 prompt's state. Then the remaining layers run, and the answers are compared with those of the

@@ -1,5 +1,4 @@
-"""Requests to the scenes of the lab: degenerate data, values at the ends of ranges, wrong
-values.
+"""Requests to the scenes of the lab: degenerate data, values at the ends of ranges, wrong values.
 
 An answer is either finite numbers or one line that describes the mistake; a status of 500 is a
 defect.

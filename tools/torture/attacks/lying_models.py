@@ -1,5 +1,4 @@
-"""Models with inconsistent answers: gradient descent, except in some batches, calls or
-positions.
+"""Models with inconsistent answers: gradient descent, except in some batches, calls or positions.
 
 For an inconsistent model, `identify` may name no algorithm if the verdict describes the
 inconsistency. A consistent model must be identified, also if it rounds as float32 does.

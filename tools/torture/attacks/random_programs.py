@@ -1,5 +1,4 @@
-"""Random programs: a compiled program computes the value of its expression tree, or it is
-refused.
+"""Random programs: a compiled program computes the value of its expression tree, or it is refused.
 
 The compiler and its interpreter have the same front end, so an exact comparison does not detect a
 mistake there. Here a tree is written as a file and compiled. The transformer's answers are compared
