@@ -1,8 +1,9 @@
 """Answers that no comparison can judge: those that diverged, and those that never vary.
 
-Numbers are judged by the problem's own. An answer `DIVERGENCE` times as large as anything in the
-problem has diverged, finite or not. A layer answers a constant where its answers vary by less than
-scores resolve: every iteration that starts from 0 would fit one that answers 0, at step 0.
+Numbers are compared with those of the problem. An answer that is `DIVERGENCE` times as large as any
+number of the problem has diverged, finite or not. A layer answers a constant if its answers vary by
+less than scores resolve. Without this rule, every iteration that starts from 0 would fit a layer
+that always answers 0, at step 0.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def mark_diverged(
 def describe_constants(
     model: LayerPredictions, problem: Any, family: Family, truth: Truth | None
 ) -> list[str | None]:
-    """Describe each layer that answers the same whatever the prompt; None for the others."""
+    """Describe each layer whose answers are the same for all prompts; None for the other layers."""
     against = truth if truth is not None else getattr(problem, "y", model[-1])
     power = float(against.square().mean())
     found = []

@@ -1,7 +1,8 @@
-"""The candidates: every algorithm that solves a problem and says how to fit itself.
+"""The candidates: every algorithm that solves a problem and declares how it is fitted.
 
-A candidate is an algorithm, a schedule (see fitting.py) and guesses to start from. An iteration
-that has hyper-parameters per step is two candidates: one value for all steps, and a value for each.
+A candidate is an algorithm, a schedule (see fitting.py) and guesses that its fit starts from. An
+iteration with hyper-parameters per step is two candidates: one value for all steps, and a value for
+each step.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from innerloop.locations import describe_failure, load_object
 from innerloop.registry import SkippedMember, find_class, get_name, load_members, make_member
 
 GUESSED_PROMPTS, SHOWN_PROMPTS = 256, 4
-"""Prompts that guesses are made from, and that show in which shape an algorithm predicts."""
+"""The number of prompts from which guesses are computed, and on which the shape of an
+algorithm's predictions is determined.
+"""
 
 
 class LackingError(InputError):
-    """Why an algorithm is not a candidate, after its name: "lacks …", "predicts …"."""
+    """The reason why an algorithm is not a candidate, to follow its name: "lacks …", "predicts
+    …".
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +67,9 @@ class Candidate:
         return problem if isinstance(problem, self.algorithm.problem_type) else problem.examples
 
     def contains(self, other: Candidate) -> bool:
-        """Whether some choice of its hyper-parameters reproduces any choice of another's."""
+        """Return whether some choice of its hyper-parameters reproduces any choice of another
+        candidate's.
+        """
         if other.is_scaled or (self.is_scaled and self.name != other.name):
             return False
         if self.name == other.name:
@@ -72,7 +79,9 @@ class Candidate:
 
 
 def find_generalisations(algorithm: type[Algorithm[Any, Any]]) -> set[str]:
-    """Name the algorithms that one is a special case of, directly or not."""
+    """Return the names of the algorithms that contain an algorithm as a special case, directly
+    or not.
+    """
     known = load_members("algorithms", Algorithm)
     names, waiting = set[str](), [algorithm]
     while waiting:

@@ -1,8 +1,8 @@
 """Tables of all measures: every layer of a model against every step of a fitted candidate.
 
-All are measured on the same prompts. Induced weights and sensitivities use further queries on some
-of them; similarity of errors uses the prefixes of their examples, or, where the model accepts no
-other length, one vector over all prompts.
+All measures use the same prompts. Induced weights and sensitivities use further queries on some of
+them. Similarity of errors uses the prefixes of their examples, or, if the model accepts no other
+length, one vector over all prompts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROBED_PROMPTS, QUERIES_PER_FEATURE, DIFFERENCE_STEP = 32, 2, 1e-4
 def compare_candidates(
     model: Model, matches: Sequence[Match], problem: Any, steps: int
 ) -> dict[str, Tables]:
-    """Compute the tables of each fitted candidate, by its label."""
+    """Return the tables of each fitted candidate, by its label."""
     answered = answer_problem(model, problem)
     truth = answered.find_truth(problem)
     at_query = isinstance(answered.family, Queries) and truth is not None

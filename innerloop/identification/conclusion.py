@@ -121,7 +121,7 @@ def conclude(
     declared: str | None = None,
     consistency: Consistency | None = None,
 ) -> Identification:
-    """Conclude the verdict from the scores."""
+    """Return the verdict that follows from the scores."""
     broken = [None] * len(labels) if consistency is None else consistency.layers
     model, family = answered.vectors, answered.family
     target = answered.find_truth(problem)

@@ -1,9 +1,10 @@
-"""Whether a model repeats itself and treats prompts one by one.
+"""A check that a model repeats its answers and treats prompts independently.
 
 A comparison with candidates assumes that a prompt has one answer. That is false for a model that
 answers at random, that changes between calls, or that lets the prompts of a batch influence each
-other. `check_consistency` asks some prompts again, in another order and in batches of other sizes.
-Where answers differ, the first batch is asked twice more, which tells the three cases apart.
+other. `check_consistency` runs the model on some prompts again, in another order and in batches of
+other sizes. If answers differ, the first batch is run twice more, which distinguishes the three
+cases.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class Consistency:
 
 
 def check_consistency(model: Model, answered: Sequence[tuple[Any, Predictions]]) -> Consistency:
-    """Ask prompts again that a model has answered, and compare.
+    """Run a model again on prompts that it has answered, and compare the answers.
 
     Args:
         model: The model.
         answered: Problems, each with the answers that the model gave to all of its prompts.
 
     Returns:
-        A description per layer, which is None where its answers are the same again.
+        A description per layer, or None if the layer's answers are the same again.
     """
     findings: list[str | None] = [None] * len(model.layers)
     failures: dict[int, str] = {}
@@ -64,7 +65,7 @@ def check_consistency(model: Model, answered: Sequence[tuple[Any, Predictions]])
 
 
 def find_tolerance(answers: Predictions) -> float:
-    """Return the difference that rounding explains, as a share of the answers' size."""
+    """Return the largest difference that rounding explains, as a share of the answers' size."""
     for kind in (torch.bfloat16, torch.float16):
         exact = torch.equal(answers, answers.to(kind).to(answers))
         if exact and len(answers.unique()) > MIN_VALUES:
@@ -96,10 +97,10 @@ def _ask_in_batches(
 def measure_difference(
     answers: Predictions, before: RepeatedAnswers, after: RepeatedAnswers, problem: Any
 ) -> PerLayer:
-    """Measure the difference of two answers to the same prompts, as a share of their size.
+    """Return the difference of two answers to the same prompts, as a share of their size.
 
     A prompt's size is that of its own answer or of the mean answer, whichever is larger. The mean
-    has a floor, because a layer that answers 0 differs by rounding only.
+    has a floor, because the answers of a layer that answers 0 differ by rounding only.
     """
     power = answers.square().sum(dim=-1).mean(dim=-1)
     labels = getattr(problem, "y", None)

@@ -1,15 +1,15 @@
-"""Problems on which two candidates differ most, where those at hand cannot tell them apart.
+"""Problems on which two candidates differ most, for models that fit both on the original problems.
 
-The candidates keep the numbers that were fitted: a model's weights do not change with the problem,
-so what it runs does not either. Searched are the settings that the distribution declares: all
-combinations of some n, noise, κ and choices by a word (w ~ N(0, I) or N(0, Σ⁻¹)) where it has them,
-then finer values around the best, and further numbers one at a time; d stays. The difference of
-two candidates on a setting is
+The candidates keep their fitted numbers, because a model's weights do not change with the problem.
+The search covers the settings that the distribution declares. First, it combines a few values of n,
+noise, κ and settings that are words (w ~ N(0, I) or N(0, Σ⁻¹)), if the distribution has them. Then
+it tries finer values around the best, and further numbers one at a time; d is not changed. The
+difference of two candidates on a setting is
 
     mean over layers of E‖c₁ − c₂‖² / ½(E‖c₁‖² + E‖c₂‖²)
 
-Settings on which a candidate's or the model's answers leave reach, or that the model refuses, are
-left out.
+A setting is left out if a candidate's or the model's answers become too large, or if the model does
+not accept it.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Rival:
 
     @classmethod
     def from_match(cls, match: Any) -> Rival:
-        """Take a candidate as `identify` has fitted it."""
+        """Return a candidate with the fit of `identify`."""
         candidate = match.candidate
         return cls(candidate.label, match.algorithms, match.steps, candidate.view)
 
     def predict(self, problem: Any) -> LayerAnswers:
-        """Predict for each layer, in the order of the layers."""
+        """Return the predictions for each layer, in the order of the layers."""
         view, known = self.view(copy_problem(problem)), {}
         for algorithm in self.algorithms:
             if id(algorithm) not in known:
@@ -100,7 +100,9 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class Discrimination:
-    """Two candidates, the problems proposed for them, and how they do on the best of these."""
+    """Two candidates, the problems proposed for them, and their agreement with the model on the
+    best one.
+    """
 
     first: str
     second: str
@@ -108,17 +110,19 @@ class Discrimination:
     """Difference on the problems at hand."""
     proposals: list[Proposal]
     shares: tuple[float, float] | None = None
-    """Share of the model's power that each says, on the first of the proposed problems."""
+    """The share of the model's power that each candidate explains, on the first of the proposed
+    problems.
+    """
 
     @property
     def winner(self) -> str | None:
-        """The candidate that alone says what the model says."""
+        """The only candidate that explains the model's answers, or None."""
         agree = [share >= AGREEMENT for share in self.shares or (0.0, 0.0)]
         return None if agree[0] == agree[1] else self.first if agree[0] else self.second
 
     @property
     def text(self) -> str:
-        """One line: the pair, the best problems, and who is right on them."""
+        """One line: the pair, the best problems, and the candidate that is right on them."""
         pair = f"{self.first} or {self.second}"
         if not self.proposals:
             return f"{pair}: no problems within reach tell them apart"
@@ -153,7 +157,8 @@ def propose_problems(
 ) -> Discrimination:
     """Propose the settings of a distribution on which two candidates differ most, best first.
 
-    With a model, only settings on which it stays within reach; at most `most` of them.
+    With a model, only settings on which its answers stay bounded are proposed; at most `most` of
+    them.
     """
     prompts, seed = check_count("prompts", prompts, 2), check_seed(seed)
     found: list[Proposal] = []
@@ -192,7 +197,9 @@ def discriminate(
     prompts: int = 64,
     seed: int = 0,
 ) -> Discrimination:
-    """Run two candidates, as fitted, and the model on the problems that tell them apart best."""
+    """Run two fitted candidates and the model on the problems that distinguish the candidates
+    best.
+    """
     found = propose_problems(first, second, distribution, model, prompts=prompts, seed=seed)
     if not found.proposals:
         return found

@@ -1,4 +1,4 @@
-"""A candidate's fit: what it is fitted to, what it costs at each layer, the match it becomes."""
+"""A candidate's fit: its target, its cost at each layer, and the match that results from it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from innerloop.identification.scores import Match
 from innerloop.identification.shared import SharedFit
 
 MATCHED_PROMPTS = 256
-"""Prompts that decide which step matches a layer best."""
+"""The number of prompts that decide which step matches a layer best."""
 
 
 class Fit(NamedTuple):
-    """A candidate, what it is fitted to, and its fit so far with its cost at each layer.
+    """A candidate, its target, and its fit so far with its cost at each layer.
 
-    `trials` are the brief fits that values shared by all steps are fitted on from.
+    `trials` are the brief fits from which the fits of values shared by all steps continue.
     """
 
     candidate: Candidate
@@ -48,7 +48,9 @@ def measure_fit(
     algorithms: list[Algorithm[Any, Any]],
     steps: list[int],
 ) -> Fit:
-    """Measure the cost of a fit at each layer; `one for all`, find the steps that match best."""
+    """Compute the cost of a fit at each layer, and the best steps if all steps share their
+    values.
+    """
     few, each = fit_target.take_first(MATCHED_PROMPTS), range(fit_target.layers)
     with torch.no_grad():
         if candidate.schedule == "exact":
@@ -64,7 +66,11 @@ def measure_fit(
 
 
 def adopt_fit(candidate: Candidate, fit_target: FitTarget, special: Fit) -> Fit:
-    """Return the fit of a special case as that of a candidate that contains it."""
+    """Return the fit of a special case as a fit of a candidate that contains it.
+
+    The values are copied; a candidate with values per step gets those of the last step for the
+    steps that the special case does not have.
+    """
     algorithm = special.algorithms[0]
     if type(algorithm) is candidate.algorithm and candidate.schedule == "per step":
         algorithm = extend_steps(algorithm, max(special.steps))
@@ -89,7 +95,7 @@ def list_distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algori
 
 
 def make_match(fit: Fit, scoring: Any) -> Match:
-    """Predict with a fitted candidate on other prompts."""
+    """Return the match of a fitted candidate, with predictions on other prompts."""
     candidate, algorithms, steps = fit.candidate, fit.algorithms, fit.steps
     predictions = predict_fit(candidate, algorithms, steps, scoring)
     return Match(candidate, algorithms, steps, count_numbers(fit), predictions)
@@ -101,7 +107,7 @@ def predict_fit(
     steps: Sequence[int],
     problem: Any,
 ) -> LayerPredictions:
-    """Predict with the algorithm and the step that are fitted to each layer."""
+    """Return the predictions of the algorithm and the step that are fitted to each layer."""
     view = candidate.view(problem)
     with torch.no_grad():
         if candidate.schedule == "exact":
@@ -112,7 +118,7 @@ def predict_fit(
 
 
 def count_numbers(fit: Fit) -> int:
-    """Count the free numbers of a candidate, whatever it was fitted by."""
+    """Return the number of free numbers of a candidate, by whatever method it was fitted."""
     algorithm, count = fit.algorithms[0], len(fit.steps)
     if type(algorithm) is fit.candidate.algorithm:
         each = len(pack_parameters(algorithm))

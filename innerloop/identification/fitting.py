@@ -1,12 +1,14 @@
-"""What a candidate is fitted to, and the fit of its numbers for given steps of given layers.
+"""The target of a fit, and the fit of a candidate's numbers for given steps of given layers.
 
 The schedule of a candidate decides which steps:
+
     one for all   an iteration with the same values at every step; the step that best matches each
                   layer is found along with them (shared.py)
     per step      an iteration with its own values at every step; layer k is step k, and step k is
                   fitted to layer k after the steps before it; a single output is fitted by several
                   steps at once (stepwise.py)
     exact         a solution without steps, fitted to each layer by itself
+
 All minimise Σ_layers E ‖m − c‖² / scale (see measures.py) by the Levenberg–Marquardt method.
 screening.py decides how much work each candidate is worth.
 """
@@ -76,10 +78,11 @@ class FitTarget:
 
     @classmethod
     def weigh(cls, problem: Any, model: LayerPredictions, truth: Tensor | None) -> FitTarget:
-        """Weigh prompts so that a few with large predictions do not decide a fit.
+        """Return the target with weights, so that a few prompts with large predictions do not
+        decide a fit.
 
-        Gradient descent with steps above the stable limit of a few prompts has predictions there
-        that are thousands of times those on the others.
+        If the steps of gradient descent exceed the stable limit of a few prompts, the predictions
+        there are thousands of times as large as on other prompts.
         """
         size = model.square().sum(dim=-1, keepdim=True)
         limit = HEAVY * size.quantile(MOST_PROMPTS, dim=1, keepdim=True)
@@ -158,7 +161,10 @@ class FitTarget:
     def residual(
         self, predictions: Float[Tensor, "k batch outputs"], layers: Sequence[int]
     ) -> Float[Tensor, " m"]:
-        """(c − m) / √(scale · batch), whose squares add up to the cost, with weights of prompts."""
+        """Return (c − m) / √(scale · batch) with the weights of prompts.
+
+        The sum of its squares is the cost.
+        """
         return ((predictions - self.model[list(layers)]) * self.weigh_residuals(layers)).flatten()
 
     def weigh_residuals(self, layers: Sequence[int]) -> Float[Tensor, "layers _ 1"]:
@@ -168,9 +174,9 @@ class FitTarget:
 
 
 def count_prompts(guess: Algorithm[Any, Any], fit_target: FitTarget, schedule: Schedule) -> int:
-    """Return how many prompts a candidate is fitted to.
+    """Return the number of prompts that a candidate is fitted to.
 
-    Values shared by all steps are seen in every layer, others in their own.
+    Every layer has information on values shared by all steps; values per step have one layer each.
     """
     unknowns = len(pack_parameters(guess))
     layers = fit_target.layers if schedule == "one for all" else 1

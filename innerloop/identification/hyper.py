@@ -159,9 +159,10 @@ _takes_values: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 
 
 def takes_values_per_instance(algorithm: Algorithm[Any, Any], problem: Any) -> bool:
-    """Tell whether each instance may have its own hyper-parameters, found by trying it once.
+    """Return whether each instance may have its own hyper-parameters, by trying it once.
 
-    A class of somebody's own may multiply a vector by a number, and take no vector of numbers.
+    A user-defined class may be able to multiply a vector by a number, and not by a vector of
+    numbers.
     """
     kind = type(algorithm)
     if kind not in _takes_values:

@@ -1,7 +1,8 @@
 """Prompts for identification: drawing and copying them, and the answers to them as vectors.
 
-Models, candidates and distributions may be anybody's code, which may edit what it is given in place
-or keep it. So it gets copies, and what it returns is copied before anything else runs.
+Models, candidates and distributions may be user code, which may edit its arguments in place or keep
+references to them. Such code therefore receives copies, and its results are copied before any other
+code runs.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ COPIES = 3
 
 
 def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Generator) -> Any:
-    """Draw instances in one batch dimension, each with one query where problems have queries.
+    """Draw instances in one batch dimension, each with one query if problems have queries.
 
-    Environments are played, by several behaviours. Refused where instances need more memory than
-    allowed, before it is taken.
+    Environments are played by several behaviours. An error is raised before drawing if the
+    instances would need too much memory.
     """
     if getattr(distribution, "queries", 1) != 1:
         distribution = replace(distribution, queries=1)  # pyright: ignore[reportCallIssue]
@@ -111,5 +112,5 @@ def select_queries(problem: Any, prediction: Tensor) -> Float[Tensor, "*k batch 
 
 
 def find_targets(problem: Any) -> Float[Tensor, "batch outputs"] | None:
-    """Return the noiseless answers at the queries; None where the problem does not know them."""
+    """Return the noiseless answers at the queries, or None if the problem does not know them."""
     return Queries().find_targets(problem)

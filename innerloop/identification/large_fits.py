@@ -1,7 +1,7 @@
 """Fits of candidates with a matrix for each step, which take most of the time.
 
-They begin with the first layer alone, go on step after step until they fall behind what another
-candidate has reached, and take over the fit of a special case that is certain.
+They begin with the first layer only, and continue step after step unless other candidates are far
+better. A special case that fits with certainty replaces the fit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_large(candidate: Candidate) -> bool:
 def start_large(
     candidate: Candidate, fit_target: FitTarget, rivals: Iterable[Fit]
 ) -> tuple[float, list[list[Algorithm[Any, Any]]]]:
-    """Fit a step of a large candidate to the first layer; return its cost, and where to go on."""
+    """Fit one step of a large candidate to the first layer; return its cost and new guesses."""
     groups = group_guesses(candidate.guesses)
     known = find_special_case(candidate, rivals) is not None
     if known or candidate.schedule == "exact" or fit_target.layers == 1:
@@ -79,8 +79,8 @@ def fit_large(
 ) -> Fit:
     """Fit a candidate with many numbers; `own` has its fit with values per step, if there is one.
 
-    Where it contains another candidate that fits every layer, it fits as that one does. Where it
-    misses the first layer, and others match every layer, it is left at that.
+    If it contains another candidate that fits every layer, that candidate's fit is used. If it does
+    not fit the first layer while others match every layer, it is not fitted any further.
     """
     cost, groups = start
     special = find_special_case(candidate, rivals)

@@ -106,7 +106,7 @@ def list_all_candidates(
 ) -> list[Candidate]:
     """List the candidates for a model's answers, whose shape per instance was `shape`.
 
-    They are sorted, so that the order in which they were named changes no fit and no verdict.
+    They are sorted, so that the order of the user's list changes neither a fit nor the verdict.
     """
     if isinstance(family, Queries):
         candidates = list_candidates(problem, prediction, sources)

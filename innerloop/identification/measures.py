@@ -24,18 +24,21 @@ FLOOR = 1e-4
 
 
 def squared_distance(model: LayerPredictions, candidate: StepPredictions) -> Table:
-    """E ‖m − c‖²; ∞ where a candidate has diverged (von Oswald et al. 2022)."""
+    """Return E ‖m − c‖², or ∞ if a candidate has diverged (von Oswald et al. 2022)."""
     return torch.stack([_power(layer - candidate) for layer in model])
 
 
 def loss(predictions: LayerPredictions, truth: Truth) -> Float[Tensor, " layers"]:
-    """E ‖m − t‖²."""
+    """Return E ‖m − t‖²."""
     return _power(predictions - truth)
 
 
 def scale(model: LayerPredictions, truth: Truth | None) -> Float[Tensor, " layers"]:
-    """min(E ‖m‖², E ‖m − t‖²), and at least FLOOR · E ‖t‖²: the model's power or its error,
-    whichever is less. Without a truth E ‖m‖², at least FLOOR times that of the last layer."""
+    """Return min(E ‖m‖², E ‖m − t‖²), the model's power or its error, whichever is smaller.
+
+    It is at least FLOOR · E ‖t‖². Without a truth, it is E ‖m‖², and at least FLOOR times that of
+    the last layer.
+    """
     done = _power(model)
     if truth is None:
         return torch.maximum(done, FLOOR * done[-1]).clamp_min(1e-300)
@@ -45,19 +48,21 @@ def scale(model: LayerPredictions, truth: Truth | None) -> Float[Tensor, " layer
 
 
 def score(model: LayerPredictions, candidate: StepPredictions, truth: Truth | None) -> Table:
-    """1 − E ‖m − c‖² / `scale`: the share of the model's power or errors explained."""
+    """Return 1 − E ‖m − c‖² / `scale`: the explained share of the model's power or errors."""
     return 1 - squared_distance(model, candidate) / scale(model, truth).unsqueeze(-1)
 
 
 def share(model: LayerPredictions, candidate: StepPredictions) -> Table:
-    """1 − E ‖m − c‖² / E ‖m‖²: how much of what the model says the candidate says."""
+    """Return 1 − E ‖m − c‖² / E ‖m‖²: the share of the model's answers that the candidate
+    explains.
+    """
     return 1 - squared_distance(model, candidate) / _power(model).clamp_min(1e-300).unsqueeze(-1)
 
 
 def pooled_similarity(model: LayerPredictions, candidate: StepPredictions, truth: Truth) -> Table:
-    """E ⟨m − t, c − t⟩ / √(E ‖m − t‖² E ‖c − t‖²): the cosine of errors over all prompts.
+    """Return E ⟨m − t, c − t⟩ / √(E ‖m − t‖² E ‖c − t‖²): the cosine of errors over all prompts.
 
-    An error that is 0 up to rounding is at a right angle to all.
+    An error that is 0 up to rounding has the cosine 0 with all others.
     """
     m, c = (model - truth).flatten(1), (candidate - truth).flatten(1)
     limit = ROUNDING * float(truth.square().sum()) ** 0.5 + 1e-300
@@ -74,7 +79,9 @@ def error_similarity(
     candidate: Float[Tensor, "steps batch positions"],
     truth: Float[Tensor, "batch positions"],
 ) -> Table:
-    """E cos(m − t, c − t), vectors over the positions of a prompt (SimE of Fu et al. 2023)."""
+    """Return E cos(m − t, c − t), of vectors over the positions of a prompt (SimE of Fu et al.
+    2023).
+    """
     return _cosine(model - truth, candidate - truth)
 
 
@@ -83,15 +90,17 @@ def weight_similarity(
     candidate: Float[Tensor, "steps batch queries"],
     queries: Float[Tensor, "batch queries d"],
 ) -> Table:
-    """E cos(ŵ_m, ŵ_c), with ŵ = argmin_w Σ_q (⟨w, x_q⟩ − prediction_q)² over fresh queries of each
-    prompt (SimW of Fu et al. 2023)."""
+    """Return E cos(ŵ_m, ŵ_c) of the induced weights (SimW of Fu et al. 2023).
+
+    They are ŵ = argmin_w Σ_q (⟨w, x_q⟩ − prediction_q)² over fresh queries of each prompt.
+    """
     return _cosine(induced_weights(model, queries), induced_weights(candidate, queries))
 
 
 def induced_weights(
     predictions: Float[Tensor, "layers batch queries"], queries: Float[Tensor, "batch queries d"]
 ) -> Float[Tensor, "layers batch d"]:
-    """argmin_w Σ_q (⟨w, x_q⟩ − prediction_q)², prompt by prompt."""
+    """Return argmin_w Σ_q (⟨w, x_q⟩ − prediction_q)², prompt by prompt."""
     inverse = torch.linalg.pinv(queries)
     return (inverse @ predictions.unsqueeze(-1)).squeeze(-1)
 
@@ -99,21 +108,26 @@ def induced_weights(
 def sensitivity(
     ahead: Float[Tensor, "layers batch d"], behind: Float[Tensor, "layers batch d"], step: float
 ) -> Float[Tensor, "layers batch d"]:
-    """∂ prediction / ∂ x_query by central differences: predictions at x + h eⱼ and at x − h eⱼ."""
+    """Return ∂ prediction / ∂ x_query by central differences of predictions at x + h eⱼ and x −
+    h eⱼ.
+    """
     return (ahead - behind) / (2 * step)
 
 
 def sensitivity_cosine(
     model: Float[Tensor, "layers batch d"], candidate: Float[Tensor, "steps batch d"]
 ) -> Table:
-    """E cos(∂m/∂x_query, ∂c/∂x_query) (von Oswald et al. 2022)."""
+    """Return E cos(∂m/∂x_query, ∂c/∂x_query) (von Oswald et al. 2022)."""
     return _cosine(model, candidate)
 
 
 def sensitivity_distance(
     model: Float[Tensor, "layers batch d"], candidate: Float[Tensor, "steps batch d"]
 ) -> Table:
-    """E ‖∂m/∂x_query − ∂c/∂x_query‖ / E ‖∂m/∂x_query‖ (von Oswald et al. 2022: undivided)."""
+    """Return E ‖∂m/∂x_query − ∂c/∂x_query‖ / E ‖∂m/∂x_query‖.
+
+    Von Oswald et al. 2022 do not divide.
+    """
     apart = torch.stack([(layer - candidate).norm(dim=-1).mean(dim=-1) for layer in model])
     return apart / model.norm(dim=-1).mean(dim=-1).unsqueeze(-1)
 

@@ -1,8 +1,9 @@
-"""On which prompts a candidate misses a model: what its distance grows with.
+"""The prompts on which a candidate differs from a model: the properties that its distance grows
+with.
 
-For each prompt ‖m − c‖ is ranked against what makes a prompt hard: the condition of its examples,
-their noise, the size of labels and query, how far clusters are apart. The strongest correlation of
-ranks (Spearman's) is reported where it is strong and not chance.
+For each prompt, ‖m − c‖ is ranked against properties that make a prompt hard: the condition number
+of its examples, their noise, the size of labels and query, and the distance of clusters. The
+strongest rank correlation (Spearman's) is reported if it is strong and significant.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def describe_misses(
     model: Float[Tensor, "prompts outputs"],
     candidate: Float[Tensor, "prompts outputs"],
 ) -> str | None:
-    """Describe the prompts on which a candidate misses most; None where nothing stands out."""
+    """Describe the prompts on which a candidate differs most; None if no property stands out."""
     missed = (model - candidate).square().sum(dim=-1)
     if not bool(torch.isfinite(missed).all()) or float(missed.max()) == 0:
         return None
@@ -44,7 +45,9 @@ def describe_misses(
 
 
 def measure_difficulty(problem: Any) -> dict[str, PerPrompt]:
-    """Measure what may make a prompt hard, by its name in a sentence ("the noise is")."""
+    """Return properties that may make a prompt hard, by their names in a sentence ("the noise
+    is").
+    """
     measured: dict[str, Callable[[], PerPrompt]] = {}
     x = getattr(problem, "x", None)
     if isinstance(x, Tensor) and x.ndim == 3:
@@ -68,7 +71,7 @@ def _measure_condition(x: Float[Tensor, "prompts n d"]) -> PerPrompt:
 
 
 def rank_correlation(a: PerPrompt, b: PerPrompt) -> float:
-    """Spearman's correlation of ranks; ties are ranked in order."""
+    """Return Spearman's rank correlation; ties are ranked in order."""
     ranks = [each.argsort().argsort().double() for each in (a, b)]
     centred = [each - each.mean() for each in ranks]
     length = float(centred[0].norm() * centred[1].norm())

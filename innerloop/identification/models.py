@@ -158,7 +158,7 @@ class FunctionModel(Model):
         return ["output"]
 
     def check(self, problem: Any) -> None:
-        """Refuse a function that cannot be called as these problems need, before it is."""
+        """Raise an error if a function cannot be called with the arguments of these problems."""
         arguments = self._list_arguments(problem)
         if _takes(self.function, len(arguments)):
             return

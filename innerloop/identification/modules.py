@@ -115,7 +115,7 @@ def call_module(module: nn.Module, inputs: Any) -> Any:
 
 
 def check_format(name: str) -> None:
-    """Refuse a format that does not exist."""
+    """Raise an error for a format that does not exist."""
     if name not in FORMATS:
         raise InputError(f"no format called {name!r}: {describe_formats()}")
 

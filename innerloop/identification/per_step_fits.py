@@ -1,4 +1,4 @@
-"""Fits with values of their own at every step, from groups of guesses."""
+"""Fits of candidates with separate values for every step, from groups of guesses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def fit_groups(
     few: FitTarget,
     rivals: Sequence[Fit],
 ) -> Fit:
-    """Fit values per step to the layers of `few` from each group of guesses; return the best."""
+    """Fit separate values for every step from each group of guesses; return the fit of least cost.
+
+    The fits use `few`, which has some of the prompts and layers of `fit_target`; the steps of later
+    layers repeat the last values. A model with a single layer is fitted by several steps at once. A
+    fit may end early if `rivals`, the fits of other candidates, are much better.
+    """
     if fit_target.layers == 1:
         least = float(find_least_costs(rivals)) if rivals else math.inf
         guesses = [guess for group in groups for guess in group]

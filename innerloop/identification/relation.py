@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
     @classmethod
     def fit(cls, x: Sequence[float], y: Sequence[float]) -> Line | None:
-        """Fit a line; None for fewer than three points, or where x does not vary."""
+        """Fit a line; return None for fewer than three points, or if x does not vary."""
         a, b = (torch.tensor(values, dtype=torch.float64) for values in (x, y))
         if len(a) < 3 or float(a.max() - a.min()) == 0:
             return None
@@ -60,9 +60,9 @@ def fit_step_growth(layers: Sequence[int], steps: Sequence[int]) -> dict[str, An
 def fit_exponential(x: Sequence[float], y: Sequence[float]) -> Line:
     """Fit y = e^(intercept + slope · x) by least squares on y ≥ 0, which is not 0 everywhere.
 
-    For a given slope b the best factor is ⟨y, z⟩/⟨z, z⟩ with z = e^(bx), and what is left of ⟨y, y⟩
-    is smallest where the cosine of y and z is largest: searched on a grid, then refined around its
-    best point by thirds.
+    For a given slope b, let z = e^(bx). The best factor is ⟨y, z⟩/⟨z, z⟩, and the residual is
+    smallest if the cosine of y and z is largest. The slope is searched on a grid, then refined
+    around the best point by ternary search.
     """
     a, b = (torch.tensor(values, dtype=torch.float64) for values in (x, y))
     far = MOST_GROWTH / float(a.unique().diff().min())

@@ -33,7 +33,9 @@ FEW_NUMBERS = 4
 
 
 def fits_in_one_run(algorithm: Algorithm[Any, Any], problem: Any, count: int) -> bool:
-    """Tell whether this number of settings of an algorithm can share a run, and gain by it."""
+    """Return whether this number of settings of an algorithm can be run together with a gain of
+    speed.
+    """
     return (
         isinstance(problem, Problem)
         and count * len(problem) <= MAX_INSTANCES

@@ -1,4 +1,4 @@
-"""What other candidates have reached, which decides how long a fit is worth going on."""
+"""The costs that other candidates have reached, which decide how long a fit is worth continuing."""
 
 from __future__ import annotations
 
@@ -26,37 +26,38 @@ def find_least_costs(fits: Sequence[Fit]) -> Float[Tensor, " layers"]:
 
 
 def are_matched(fits: Sequence[Fit]) -> bool:
-    """Tell whether every layer is matched by some candidate."""
+    """Return whether every layer is matched by some candidate."""
     return bool(fits) and float(find_least_costs(fits).max()) < MATCH_COST
 
 
 def is_left_behind(fit: Fit, rivals: Sequence[Fit]) -> bool:
-    """Tell whether a candidate is far from every layer, and others match each of them."""
+    """Return whether a candidate is far from every layer while others match each of them."""
     return are_matched(rivals) and float(fit.costs.min()) > FAR_COST
 
 
 def is_settled(fit: Fit, rivals: Iterable[Fit]) -> bool:
-    """Tell whether a candidate with as few numbers as this one already fits every layer exactly."""
+    """Return whether a candidate with no more free numbers already fits every layer exactly."""
     exact = filter(is_exact, rivals)
     return any(count_numbers(rival) <= count_numbers(fit) for rival in exact)
 
 
 def is_exact(fit: Fit) -> bool:
-    """Tell whether a candidate fits every layer up to rounding."""
+    """Return whether a candidate fits every layer up to rounding."""
     return float(fit.costs.max()) < EXACT_COST
 
 
 def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:
-    """Find a candidate that another contains and that fits every layer: so does the other.
+    """Return a candidate that fits every layer and is a special case of this one, or None.
 
-    A solution without steps has values of its own at each layer, which no iteration has.
+    This candidate then fits every layer too. A solution without steps does not qualify: it has
+    separate values for each layer, which no iteration has.
     """
     inside = (fit for fit in filter(is_exact, rivals) if fit.candidate.schedule != "exact")
     return next((fit for fit in inside if candidate.contains(fit.candidate)), None)
 
 
 def make_surrender(rivals: Sequence[Fit], candidate: Candidate) -> Callable[[int, float], bool]:
-    """Make the rule by which a fit step after step ends early: see `STRIKES`."""
+    """Return the rule by which a fit of one step after another ends early: see `STRIKES`."""
     others = [fit for fit in rivals if fit.candidate is not candidate]
     least = find_least_costs(others).tolist() if others else None
     strikes = 0

@@ -1,6 +1,6 @@
-"""Candidates times a gain: algorithms whose answers a model gives in another unit.
+"""Candidates times a gain: for models whose answers are those of an algorithm in another unit.
 
-A gain is tried where no candidate is exact. The best gain of a guess after each step has a formula,
+A gain is tried if no candidate is exact. The best gain of a guess after each step has a formula,
 ⟨m, c⟩/⟨c, c⟩, so that all algorithms are screened by one table; few are fitted.
 """
 
@@ -62,9 +62,9 @@ def make_scaled(kind: type[Algorithm[Any, Any]]) -> type[Algorithm[Any, Any]]:
 
 
 def fit_scaled(fits: Sequence[Fit], steps: int) -> list[Fit]:
-    """Fit the algorithms that come near with a gain; return those that a gain turns into a match.
+    """Fit the algorithms that are near with a gain; return those that match only with it.
 
-    Nothing is tried where some candidate with as few numbers is exact already.
+    Nothing is tried if a candidate with as few free numbers is exact already.
     """
     if any(is_exact(fit) and count_numbers(fit) <= MOST_NUMBERS + 1 for fit in fits):
         return []
@@ -133,7 +133,11 @@ def _project(target: FitTarget, predictions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fit_gain(fit: Fit, start: Start, steps: int) -> Fit:
-    """Fit an algorithm's numbers together with its gain."""
+    """Fit an algorithm's numbers together with its gain, from a screened start.
+
+    The fit uses some of the prompts. For an iteration, other numbers of steps up to `steps` are
+    tried too.
+    """
     _, matched, algorithm = start
     candidate = Candidate(fit.candidate.name, fit.candidate.schedule, [algorithm])
     few = fit.fit_target.take_first(count_prompts(algorithm, fit.fit_target, candidate.schedule))

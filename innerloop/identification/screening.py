@@ -1,9 +1,10 @@
-"""Fits of many candidates: all are screened by cheap fits, and the best of them fitted in full.
+"""Fits of many candidates: all are screened by brief fits, and the best of them fitted in full.
 
-Most candidates are far from most models, and a fit of them is wasted. So each is fitted briefly, to
-few prompts, and only those among the best at some layer, or near it, are fitted on: those that are
-nearly right at once, then candidates with a matrix for each step (large_fits.py), then the others.
-Candidates that are left behind keep their brief fits. With `exhaustive` all are fitted in full.
+Most candidates are far from most models, and a full fit of them is wasted. Each candidate is
+therefore fitted briefly, to few prompts. Only those among the best at some layer, or near it, are
+fitted in full: first those that are almost exact, then candidates with a matrix for each step
+(large_fits.py), then the others. All other candidates keep their brief fits. With `exhaustive`, all
+are fitted in full.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
 def find_fitting_steps(match: Match, target: FitTarget, steps: int) -> tuple[int, int] | None:
     """Return the fewest and the most steps that fit a single output as well as those of a match.
 
-    None where no others do, and for candidates without steps or without free numbers.
+    Return None if no others do, and for candidates without steps or without free numbers.
     """
     algorithm, schedule = match.algorithms[0], match.candidate.schedule
     if target.layers > 1 or schedule != "one for all" or not list_free_parameters(algorithm):

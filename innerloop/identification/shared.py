@@ -77,7 +77,9 @@ def try_assignments(
 
 
 def refit_best(trials: Sequence[SharedFit], fit_target: FitTarget, steps: int) -> SharedFit:
-    """Fit on from the best trial, and unless that fits from others that are nearly as good."""
+    """Continue the fit from the best trial, and from others that are nearly as good unless that
+    fits.
+    """
     best, seen = refit_shared(trials[0], fit_target, steps), [trials[0].steps]
     for trial in trials[1:]:
         near = trial.cost < RIVAL_TRIAL * trials[0].cost and trial.steps not in seen
@@ -88,7 +90,7 @@ def refit_best(trials: Sequence[SharedFit], fit_target: FitTarget, steps: int) -
 
 
 def refit_shared(fit: SharedFit, fit_target: FitTarget, steps: int) -> SharedFit:
-    """Fit on from a fit until the steps that match the layers stay the same."""
+    """Repeat the fit until the steps that match the layers stay the same."""
     for _ in range(MAX_REFITS):
         if not PERFECT_COST < fit.cost / fit_target.layers < HOPELESS_COST:
             break
@@ -173,7 +175,7 @@ class StepSearch:
 
 
 def search_steps(fit: SharedFit, target: FitTarget, steps: int) -> SharedFit:
-    """Fit for other numbers of steps too where a fit is near and not exact; return the best."""
+    """Fit with other numbers of steps too if a fit is near and not exact; return the best."""
     limit = SEARCHED_COST if target.layers > 1 else SEARCHED_SINGLE_COST
     near = EXACT_COST < fit.cost / target.layers < limit
     if not near or not max(fit.steps) or not list_free_parameters(fit.algorithm):
@@ -188,7 +190,7 @@ def fit_assignment(
     steps: int,
     iterations: int,
 ) -> SharedFit:
-    """Fit values to believed steps of some layers, then match every layer with its best step."""
+    """Fit values to an assumed step of some layers, then match every layer with its best step."""
     layers = sorted(
         {k * (fit_target.layers - 1) // (FITTED_LAYERS - 1) for k in range(FITTED_LAYERS)}
     )

@@ -1,9 +1,9 @@
 """Similarities as the literature measures them, for layers that no candidate matches.
 
 Fu et al. 2023 compare the errors that a model and an iteration make over all lengths of a prompt,
-and the weights that their predictions induce; each layer has the step that is most alike. Exact
-solvers err too where examples are fewer than features, so that this tells something of models
-without errors at full length.
+and the weights that their predictions induce. Each layer is compared with its most similar step.
+Exact solvers have errors too if examples are fewer than features, so the similarity is informative
+also for models without errors at full length.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ COMPARED_PROMPTS = 32
 def add_similarities(
     layers: list[LayerVerdict], matches: Sequence[Match], problem: Any, model: Model, steps: int
 ) -> list[LayerVerdict]:
-    """Add to each layer without a match what errs most like it, where that can be measured.
+    """Add to each layer without a match the candidate with the most similar errors, if measurable.
 
-    A layer that no candidate is near is left out: before a model has begun, all errors are alike.
+    A layer that no candidate is near is left out, because the errors of all algorithms are similar
+    at the start.
     """
     open_layers = [
         v for v in layers if v.fit in ("close", "answers", "none") and v.share >= NEAR_SHARE
@@ -79,7 +80,9 @@ def _list_alike(
 
 
 def describe_growth(layers: Sequence[LayerVerdict]) -> str | None:
-    """Say which iteration the layers err most like, and how its steps grow with them."""
+    """Name the iteration whose errors are most similar, and describe how its steps grow with
+    layers.
+    """
     found: dict[str, list[tuple[int, int, float]]] = {}
     for layer in layers:
         for row in layer.alike:

@@ -50,7 +50,7 @@ MIN_OUTPUT_STEPS, RIVALLED_COST = 2, 1e-2
 
 
 def never(layer: int, cost: float) -> bool:
-    """Never give up, whatever the cost of a layer."""
+    """Return False: a rule that never ends a fit early, whatever the cost of a layer."""
     return False
 
 
@@ -59,9 +59,12 @@ def fit_stepwise(
     fit_target: FitTarget,
     give_up: Callable[[int, float], bool] = never,
 ) -> Algorithm[Any, Any]:
-    """Fit step after step; numbers without effect on their own layer are fitted at a later one.
+    """Fit one step after another.
 
-    `give_up(layer, cost)` may end the fit; the steps that are left keep the last values.
+    Numbers without effect on their own layer are fitted at a later one.
+
+    If `give_up(layer, cost)` returns True, the fit ends, and the remaining steps keep the last
+    values.
     """
     costs = [float(table[0, 1]) for table in fit_target.tabulate_guesses(guesses, 1)]
     best = guesses[costs.index(min(costs))]
@@ -96,10 +99,10 @@ def fit_stepwise(
 def fit_output(
     guesses: Sequence[Algorithm[Any, Any]], fit_target: FitTarget, least: float = math.inf
 ) -> tuple[Algorithm[Any, Any], int]:
-    """Fit several steps with their own values to a single output; return how many it took.
+    """Fit several steps with separate values to a single output; return the number of steps too.
 
-    Where another candidate reaches a cost of `least` that is nearly 0, this one ends after
-    `MIN_OUTPUT_STEPS` unless it comes near.
+    If another candidate reaches a cost of `least` that is nearly 0, the fit ends after
+    `MIN_OUTPUT_STEPS` steps unless its cost comes near.
     """
     enough = math.inf if least > OUTPUT_COST else RIVALLED_COST
     best: tuple[float, int, Algorithm[Any, Any]] | None = None

@@ -1,7 +1,8 @@
-"""Symmetries that a model has and a candidate does not: whether the order of examples matters.
+"""Symmetries of a model that a candidate does not have: whether the order of examples matters.
 
-Both answer the same prompts with the examples in reverse order. A model whose answers stay the same
-does not run an algorithm that takes one example after another, however near their answers are.
+Both answer the same prompts with the examples in reverse order. If the answers of a model stay the
+same, it does not run an algorithm that takes one example after another, however near the answers
+are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ layer's power, and by more than the second number of times what the layer's own 
 
 
 def drop_unshared(matches: list[Match], model: Model, problem: Any) -> list[Match]:
-    """Drop the candidates that depend on the order of examples where the model does not."""
+    """Return the candidates without those that depend on the order of examples while the model
+    does not.
+    """
     if not isinstance(problem, RegressionProblem) or problem.n < 2:
         return matches
     few = problem[:COMPARED_PROMPTS]
@@ -44,7 +47,7 @@ def drop_unshared(matches: list[Match], model: Model, problem: Any) -> list[Matc
 
 
 def measure_change(before: LayerPredictions, after: LayerPredictions) -> Float[Tensor, " layers"]:
-    """E ‖after − before‖² / E ‖before‖², with the last layer's power as a floor."""
+    """Return E ‖after − before‖² / E ‖before‖², with the last layer's power as a floor."""
     power = before.square().sum(dim=(1, 2))
     floor = (FLOOR * power[-1]).clamp_min(1e-300)
     return (after - before).square().sum(dim=(1, 2)) / power.clamp_min(floor)

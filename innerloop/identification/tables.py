@@ -41,13 +41,15 @@ def build_rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def name_layer(layer: dict[str, Any]) -> str:
-    """Name a layer by its number and by what it is."""
+    """Return the number of a layer and its name."""
     number, name = str(layer["layer"]), layer["name"]
     return number if name in (f"step {number}", f"layer {number}") else f"{number} {name}"
 
 
 def build_lines(found: dict[str, Any]) -> list[str]:
-    """Build the lines below the table: verdict, fitted numbers, laws, and what is nearest."""
+    """Build the lines below the table: verdict, fitted numbers, laws, and the nearest
+    candidates.
+    """
     lines = [f"verdict: {found['verdict']}"]
     for name, value in found["hyperparameters"].items():
         lines.append(f"  {name}: {format_numbers(value)}")
@@ -89,7 +91,7 @@ def _format_step(near: dict[str, Any]) -> str:
 
 
 def format_score(value: float) -> str:
-    """Format a score to four decimals, or near 1 by what is missing to 1."""
+    """Format a score to four decimals, or near 1 by its difference to 1."""
     if value < 0.9999:
         return f"{value:.4f}"
     return "1" if value >= 1 - 1e-12 else f"1 − {1 - value:.0e}"

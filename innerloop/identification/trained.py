@@ -81,10 +81,12 @@ class TrainedModel(Model):
 def name_clusters_of_layers(
     problem: ClusteringProblem, noise: float, shares: Predictions
 ) -> Predictions:
-    """Name the clusters of each layer as Lloyd's algorithm does, or as EM from many starts.
+    """Permute the clusters of each layer to match those of Lloyd's algorithm, or of EM from
+    many starts.
 
-    Each prompt is named as that one of them with which it agrees more: where Lloyd's algorithm ends
-    in a poor optimum, its clusters have no counterparts among those of a network that did better.
+    For each prompt, the reference is the one of the two that agrees more with the layer. If Lloyd's
+    algorithm ends in a poor optimum, its clusters have no counterparts among those of a better
+    network.
     """
     algorithm = RestartedEM(torch.tensor(noise, dtype=torch.float64))
     *_, last = algorithm.states(problem, NAMING_STEPS)

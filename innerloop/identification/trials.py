@@ -59,7 +59,7 @@ class Trial:
 
     @classmethod
     def from_guesses(cls, name: str, guesses: Sequence[Algorithm[Any, Any]]) -> list[Trial]:
-        """Make a trial of each group of guesses that differ in free numbers only."""
+        """Return a trial for each group of guesses that differ in free numbers only."""
         groups: dict[Any, list[Algorithm[Any, Any]]] = {}
         for guess in guesses:
             free = {part.name for part in list_free_parameters(guess)}
@@ -100,7 +100,7 @@ class TrialCandidate(Candidate):
 
 
 def make_trial_candidate(name: str, trials: Sequence[Trial]) -> TrialCandidate:
-    """Make the candidate of some trials."""
+    """Return the candidate of some trials."""
     first = trials[0].make(trials[0].starts[0])
     schedule: Schedule = "one for all" if first.has_steps else "exact"
     return TrialCandidate(name, schedule, [first], trials)
@@ -109,7 +109,7 @@ def make_trial_candidate(name: str, trials: Sequence[Trial]) -> TrialCandidate:
 def fit_trials(candidate: TrialCandidate, fit_target: FitTarget, scoring: Any, steps: int) -> Match:
     """Fit the candidate's best trial on one set of prompts; predict with it on another.
 
-    A candidate without steps is fitted to each layer by itself.
+    A candidate without steps is fitted to each layer separately.
     """
     if candidate.schedule == "exact":
         return _fit_exactly(candidate, fit_target, scoring)

@@ -158,10 +158,10 @@ def select_candidate(
 
 
 def rank_simplicity(match: Match) -> tuple[int, bool]:
-    """Rank a match by its free numbers, closed forms first.
+    """Return the rank of a match by its free numbers, with closed forms first.
 
-    The step of an iteration is chosen too, and counts as a number: an iteration that has converged
-    is not preferred to the solution that it converges to.
+    The step of an iteration is chosen too, and counts as a number. An iteration that has converged
+    is therefore not preferred to the solution that it converges to.
     """
     iterates = match.candidate.schedule != "exact"
     return match.parameter_count + iterates, iterates
@@ -175,7 +175,7 @@ def judge_layers(
     declared: str | None = None,
     inconsistencies: Sequence[str | None] | None = None,
 ) -> list[LayerVerdict]:
-    """Judge each layer, in favour of the candidate for the whole model where that fits.
+    """Judge each layer, and prefer the candidate for the whole model if it fits.
 
     Layers with a text in `constants` or `inconsistencies` are described by it.
     """

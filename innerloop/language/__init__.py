@@ -1,8 +1,10 @@
 """A language for steps of algorithms, and its compiler to transformers.
 
-One step is written as mathematics about one token and the others, in ordinary Python; the passes
-trace, schedule, placement and emission, each a file, make the blocks, and the interpreter is the
-reference that they are held against. May import the bases of constructions and all below them.
+The author writes one step as mathematics about one token and the other tokens, in ordinary Python.
+The compiler has four passes, one file each: trace, schedule, placement and emission. They produce
+the transformer's blocks. The interpreter evaluates the same step on arrays and is the reference
+that the blocks are compared with. This folder may import the base classes of constructions and
+everything below them.
 
     @program(x=Data("d"), y=Data(), w=State("d", shared=True), v=State("d", shared=True))
     def heavy_ball(me, eta=0.1, beta=0.5):

@@ -11,22 +11,28 @@ from innerloop.language.floats import find_size
 from innerloop.language.forms import add_to, times
 
 MAX_AMPLIFICATION = 100
-"""A saving may enlarge what is added up by this much, and its rounding error with it."""
+"""The largest factor by which reducing the number of heads or units may enlarge the numbers
+that are added up, and with them the rounding error.
+"""
 Sparse = dict[Any, Fraction]
 Factors = tuple[Sparse, Sparse]
 
 
 def reduce_rank(products: Sequence[Factors]) -> list[Factors]:
-    """Write Σ left ⊗ right with as few terms as there can be: first rights, then lefts."""
+    """Return the same sum Σ left ⊗ right with the smallest possible number of terms.
+
+    The right factors are made linearly independent first, then the left factors.
+    """
     swapped = [(right, left) for left, right in _make_rights_independent(products)]
     return [(left, right) for right, left in _make_rights_independent(swapped)]
 
 
 def reduce_stably(products: Sequence[Factors], written: int) -> list[Factors]:
-    """Reduce the rank, in either order, unless terms would cancel each other.
+    """Return the sum with fewer terms, unless the terms would then cancel each other.
 
-    Exact algebra does not see that they do, floats do. `written` is the side, 0 or 1, whose entries
-    are the places that add up what the other side reads.
+    Exact algebra does not notice a cancellation, but floating point loses precision in it. Both
+    orders of the terms are tried. `written` is the index (0 or 1) of the factor whose entries are
+    written; the other factor is read.
     """
     few = reduce_rank(products)
     if len(few) == len(products):  # nothing was combined
@@ -39,11 +45,12 @@ def reduce_stably(products: Sequence[Factors], written: int) -> list[Factors]:
 
 
 def _is_within(products: Sequence[Factors], limits: dict[Any, float], written: int) -> bool:
+    """Return whether the size of what is added to every written place is within its limit."""
     return all(size <= limits[key] for key, size in _add_sizes(products, written).items())
 
 
 def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
-    """Add up, for every place that is written, the sizes of what is added to it."""
+    """Return, for every place that is written, the sum of the sizes of the terms added to it."""
     sizes: dict[Any, float] = defaultdict(float)
     for factors in products:
         read = max(find_size(c) for c in factors[1 - written].values())
@@ -53,7 +60,9 @@ def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
 
 
 def _make_rights_independent(products: Sequence[Factors]) -> list[Factors]:
-    """Write Σ left ⊗ right with linearly independent rights, which are some of the given ones."""
+    """Return the same sum with linearly independent right factors, a subset of the original
+    ones.
+    """
     independent: list[Factors] = []
     echelon: dict[Any, tuple[Sparse, Sparse]] = {}  # pivot → reduced row, and it in kept rights
     for number, (left, right) in enumerate(products, 1):
@@ -76,9 +85,9 @@ def _make_rights_independent(products: Sequence[Factors]) -> list[Factors]:
 
 
 def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | None:
-    """Solve Σ_i P[i] X[i] = Q for rows X[i], one equation per pair (P, Q).
+    """Solve Σ_i P[i] X[i] = Q for rows X[i], with one equation per pair (P, Q).
 
-    Unknowns that are free are 0. Returns the rows that are not 0, or None if there is no solution.
+    Free unknowns are set to 0. Return the rows that are not 0, or None if there is no solution.
     """
     echelon: dict[Any, tuple[Sparse, Sparse]] = {}
     for p, q in equations:
@@ -108,7 +117,10 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
 def _eliminate(
     row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Sparse]], sign: int
 ) -> None:
-    """Subtract earlier rows, in their order; `record` gains `sign` times what they were made of."""
+    """Subtract multiples of the earlier rows from `row`, in their order, until their pivots are 0.
+
+    `record` receives `sign` times the same multiples of the combinations that the earlier rows are.
+    """
     for pivot, (reduced, made) in echelon.items():
         if c := row.get(pivot):
             for key, weight in reduced.items():

@@ -1,22 +1,25 @@
-"""How far straight lines and leaking gates take a step from what it means, bounded on a stream.
+"""Bounds on the errors of a step: straight lines instead of functions, and gates that leak.
 
-Affine arithmetic: what the program with functions themselves gives is
+The bounds are computed on one stream, with affine arithmetic. The value that the program would have
+with the exact functions is
 
     middle + Σ_s slopes[s]·ε_s ± rest    for some ε_s in [−1, 1],
 
-an ε for every number that a function on knots gives (one for all tokens where it is shared). They
-are the same in all that depends on it, so errors that cancel to first order, as in a Newton step,
-cancel here. A step starts from the exact state. Forms are linear; for the rest:
+with one symbol ε for every number that a function on knots returns (one for all tokens if it is
+shared). A symbol is the same in all values that depend on it. Errors that cancel to first order, as
+in a Newton step, therefore cancel here too. A step starts from the exact state. Forms are linear.
+The other operations are bounded as follows:
 
     knots    lines in the intervals within reach, and a new ε for the lines' own error (knots.py)
-    units    the chord of max(x, 0) over what is within reach; half of its error is `rest`
-    heads    products: slopes by the product rule, what two errors make of each other is `rest`
+    units    the chord of max(x, 0) over the interval of x; half of its error is added to `rest`
+    heads    products: slopes by the product rule; products of two errors are added to `rest`
     softmax  for scores off by s, |s| ≤ a, weights p and values v with mean m and spread R:
              Σ p (v − m) s, to R a²/√27, since |E (v − m)(s − E s)²| is at most 2R a²/√27;
              for a ≥ 1, tanh(a/2) R alone. Closed tokens leak their share of the spread
 
-Rigorous in exact arithmetic, where intervals of knots are (knots.py), flags of gates are 0 or 1,
-and functions are asked within their knots, as the ranges demand. Rounding is apart.
+The bounds are rigorous in exact arithmetic under three conditions: the error bounds of the
+intervals of knots hold (knots.py), flags of gates are 0 or 1, and functions are evaluated within
+their knots, which the range checks require. Rounding errors are not included.
 """
 
 from __future__ import annotations
@@ -36,19 +39,28 @@ from innerloop.language.ranges import RangeCheck, count_keys
 from innerloop.transformer import Layout
 
 MOST_NUMBERS = 2**24
-"""Where slopes would be more numbers than this, their errors are added up in one rest."""
+"""If the slopes of a value would have more entries than this, the errors are added to `rest`
+instead.
+"""
 CURVATURE = 27**-0.5
-"""Half of the largest |E (v − m)(s − E s)²| for |s| ≤ 1 and spread 1: two scores, 1 and −1."""
+"""Half of the largest |E (v − m)(s − E s)²| for |s| ≤ 1 and spread 1.
+
+Two tokens with the scores 1 and −1 attain it.
+"""
 Tensors = dict[str, Tensor]
 
 
 def has_knots(plan: Plan) -> bool:
-    """Whether a plan follows functions on knots."""
+    """Return whether a plan contains functions on knots."""
     return any(part.knots is not None for node in plan.nodes for part in node.parts)
 
 
 class Affine(NamedTuple):
-    """What numbers may be: middle + Σ_s slopes[..., s]·ε_s ± rest; the first symbols are shared."""
+    """Values with error symbols: middle + Σ_s slopes[..., s]·ε_s ± rest.
+
+    If two values have different numbers of symbols, the symbols that come first are the common
+    ones.
+    """
 
     middle: Tensor
     slopes: Tensor
@@ -60,11 +72,11 @@ class Affine(NamedTuple):
 
     @property
     def radius(self) -> Tensor:
-        """The largest distance from the middle."""
+        """The largest distance of the value from `middle`."""
         return self.slopes.abs().sum(-1) + self.rest
 
     def fold(self) -> Affine:
-        """Forget which errors are the same."""
+        """Replace all error symbols by an interval; common errors are not recognised any more."""
         return Affine(self.middle, self.slopes[..., :0], self.radius)
 
     def scale(self, factor: Tensor) -> Affine:
@@ -78,7 +90,10 @@ class Affine(NamedTuple):
         return Affine(self.middle + other.middle, slopes, self.rest + other.rest)
 
     def rectify(self) -> Affine:
-        """max(x, 0): share·x between 0 and share·(radius − x) of the chord."""
+        """Return bounds on max(x, 0).
+
+        It lies between share·x and the chord share·x + share·(radius − middle).
+        """
         radius = self.radius
         share = torch.where(
             self.middle.abs() < radius,
@@ -89,7 +104,9 @@ class Affine(NamedTuple):
         return self.scale(share) + Affine.of(half)._replace(rest=half)
 
     def multiply(self, other: Affine, sides: str) -> Affine:
-        """Multiply and sum entries: `sides` as in einsum, without batch and symbols."""
+        """Multiply two values and sum over entries; `sides` is an einsum string without batch
+        and symbols.
+        """
         inputs, out = sides.split("->")
         left, right = inputs.split(",")
 
@@ -115,7 +132,7 @@ Affines = Mapping[str, Affine]
 
 
 class ErrorBound(RangeCheck):
-    """The results of one plan on a stream, each with the radius that holds what is meant."""
+    """The values of all results of one plan on a stream, with bounds on their errors."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         super().__init__(plan, layout)
@@ -123,7 +140,7 @@ class ErrorBound(RangeCheck):
         self._symbols = 0
 
     def compute(self, stream: Tensor, context: int) -> tuple[Tensors, Tensors]:
-        """Return all results and their radii, (*batch, tokens, entries) by name."""
+        """Return all results and their radii by name, each of shape (*batch, tokens, entries)."""
         self._symbols = 0
         values = self.read_registers(stream)
         meant = {name: Affine.of(value) for name, value in values.items()}
@@ -155,7 +172,9 @@ class ErrorBound(RangeCheck):
         return total
 
     def _add_symbols(self, known: Affine, half: Tensor) -> Affine:
-        """Add errors up to `half`, each with an ε of its own; to the rest, if they are too many."""
+        """Add errors of at most `half`, each with a symbol of its own, or to `rest` if there
+        are too many.
+        """
         after = self._symbols + half.shape[-2:].numel()
         if half.numel() * after > MOST_NUMBERS:
             return known._replace(rest=known.rest + half)
@@ -191,7 +210,7 @@ class ErrorBound(RangeCheck):
 
 
 def combine(rows: list[Row], meant: Affines) -> Affine:
-    """Evaluate forms of a token: (*batch, tokens, rows)."""
+    """Evaluate forms of a token; the result has shape (*batch, tokens, rows)."""
     like = meant["one"].middle
     total = Affine.of(like.new_zeros(*like.shape[:-2], 1, len(rows)))
     matrices: Tensors = {}
@@ -208,7 +227,9 @@ def combine(rows: list[Row], meant: Affines) -> Affine:
 
 
 def score(pairs: Pairs, queries: Affines, keys: Affines) -> Affine:
-    """Evaluate a score for all pairs of tokens: a form of the query for every entry of the key."""
+    """Evaluate a score for all pairs of tokens, as one form of the query for every entry of the
+    key.
+    """
     forms: dict[Entry, Row] = {}
     for (query, key), c in pairs.items():
         forms.setdefault(key, {})[query] = c
@@ -219,19 +240,19 @@ def score(pairs: Pairs, queries: Affines, keys: Affines) -> Affine:
 
 
 def _add_slopes(*parts: Tensor) -> Tensor:
-    """Add slopes, of which some know fewer symbols."""
+    """Add slopes that may have different numbers of symbols."""
     most = max(part.shape[-1] for part in parts)
     padded = [torch.nn.functional.pad(part, (0, most - part.shape[-1])) for part in parts]
     return torch.stack(torch.broadcast_tensors(*padded)).sum(0)
 
 
 def _take_first(each: Affine) -> Affine:
-    """Take the first token, where all are the same."""
+    """Return the first token's value if the value is the same in all tokens."""
     return Affine(each.middle[..., :1, :], each.slopes[..., :1, :, :], each.rest[..., :1, :])
 
 
 def _add_units(part: Part, numbers: Affine) -> Affine:
-    """Bound what hidden units add on every entry."""
+    """Bound the values that hidden units add to every entry."""
     total = Affine.of(torch.zeros_like(numbers.middle))
     for slope, bias, weight in zip(*part.net, strict=True):
         s, b, w = (numbers.middle.new_tensor(float(c)) for c in (slope, bias, weight))
@@ -264,7 +285,7 @@ def _average(values: Affine, gate: Tensor, closed: Tensor, counted: Tensor, sent
 
 
 def _find_common(slopes: Tensor, alive: Tensor) -> Tensor:
-    """Return the middle of the slopes of all scores that count, for each token and symbol."""
+    """Return, for each token and symbol, the middle of the slopes of all scores that count."""
     shut = ~alive.unsqueeze(-1)
     highest = slopes.masked_fill(shut, -math.inf).amax(-2, keepdim=True)
     lowest = slopes.masked_fill(shut, math.inf).amin(-2, keepdim=True)
@@ -272,7 +293,7 @@ def _find_common(slopes: Tensor, alive: Tensor) -> Tensor:
 
 
 def _find_spread(low: Tensor, high: Tensor, alive: Tensor) -> Tensor:
-    """Return the largest minus the smallest number among the tokens that each token sees."""
+    """Return the largest minus the smallest value among the tokens that each token attends to."""
     shut = ~alive.unsqueeze(-1)
     highest = high.unsqueeze(-3).masked_fill(shut, -math.inf).amax(-2)
     lowest = low.unsqueeze(-3).masked_fill(shut, math.inf).amin(-2)

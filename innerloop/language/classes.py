@@ -1,7 +1,6 @@
-"""What the class of a program is written with: bases by prompt, costs, parameters, registers.
+"""The names that a class of a program needs: base classes by prompt, costs, parameters, registers.
 
-@define(x=Data("d"), y=State())
-def descend(me, preconditioners): …
+@define(x=Data("d"), y=State()) def descend(me, preconditioners): …
 
 class MyConstruction(RegressionProgram):
     definition, source, cost = descend, "a paper", Cost("k", "1", "d + 1")

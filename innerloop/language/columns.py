@@ -1,4 +1,6 @@
-"""What a picture of a program shows of each block: strokes of heads and units, lines, lifetimes."""
+"""The data of a program's picture: for each block, the strokes of heads and units, lines,
+lifetimes.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from innerloop.language.naming import Call, Statement, find_returns, find_statem
 from innerloop.language.plan import SCRATCH, Plan, PlannedBlock
 
 MAX_STROKES = 4
-"""More groups of hidden units than this become one."""
+"""If a block has more groups of hidden units than this, they are drawn as one stroke."""
 
 Marks = dict[str, set[str]]
-"""What is done to each register: query, key, value, read, write, clear."""
+"""The use of each register: query, key, value, read, write or clear."""
 
 
 class Stroke(NamedTuple):
-    """Heads, or hidden units, that do the same: how many, and what they do to registers."""
+    """A group of heads, or of hidden units, that use the same registers in the same way."""
 
     kind: str
     number: int
@@ -37,7 +39,8 @@ class Stroke(NamedTuple):
 class Column(NamedTuple):
     """One block, or a read-out without blocks.
 
-    alive  temporaries, each with the stroke that begins and the one that ends it here, if any
+    alive  the temporaries that exist in this block, each with the index of the first stroke that
+           writes it and of the last one that reads it, or None if that is in another block
     """
 
     titles: list[str]
@@ -46,12 +49,15 @@ class Column(NamedTuple):
     alive: dict[str, tuple[int | None, int | None]]
 
     def list_names(self) -> list[str]:
-        """List the rows that it needs."""
+        """List the registers and temporaries that need a row."""
         return [*(name for stroke in self.strokes for name in stroke.marks), *self.alive]
 
 
 def describe_program(construction: ProgramConstruction) -> tuple[list[str], list[Column]]:
-    """Describe the registers of a program and its blocks; of its steps the first."""
+    """Return the registers and the blocks of a program.
+
+    If the steps repeat, only those of the first.
+    """
     compiled = construction.compiled
     registers = [name for name in construction.layout.registers if name != SCRATCH]
     chosen = {"prologue": compiled.prologue, "step": compiled.steps[0]}
@@ -82,7 +88,7 @@ def _describe_part(
 
 
 class _Namer:
-    """The author's names of what places hold before a block's MLP, and after it."""
+    """Looks up the author's names of stored values before a block's MLP and after it."""
 
     def __init__(self, block: PlannedBlock, registers: list[str], states: list[str]) -> None:
         self.block, self.registers, self.states = block, registers, states
@@ -100,7 +106,7 @@ class _Namer:
         self.cleared |= {name for name in block.cleared if name in registers} - self.temporaries
 
     def _tell(self, entry: Entry, name: str) -> str:
-        """Tell a result from the register that it will be assigned to."""
+        """Distinguish the name of a result from that of the register that it is assigned to."""
         if name not in self.registers or name == entry[0]:
             return name
         return f"{name}, new" if name in self.states else f"{name}, temporary"
@@ -114,7 +120,7 @@ class _Namer:
 
 
 def _group_heads(block: PlannedBlock, namer: _Namer) -> list[Stroke]:
-    """Group heads that read and write the same registers."""
+    """Group the heads that read and write the same registers."""
     groups: dict[Any, int] = defaultdict(int)
     for head in block.heads:
         score = frozenset((namer.before(q), namer.before(k)) for q, k in head.score)
@@ -132,7 +138,7 @@ def _group_heads(block: PlannedBlock, namer: _Namer) -> list[Stroke]:
 
 
 def _group_units(block: PlannedBlock, namer: _Namer) -> list[Stroke]:
-    """Group hidden units that read and write the same registers; many groups become one."""
+    """Group the hidden units that read and write the same registers; too many groups become one."""
     groups: dict[Any, int] = defaultdict(int)
     for unit in block.units:
         groups[_describe_unit(unit.reads, unit.writes, namer)] += 1
@@ -154,7 +160,10 @@ def _group_units(block: PlannedBlock, namer: _Namer) -> list[Stroke]:
 
 
 def _describe_unit(reads: Row, writes: Row, namer: _Namer) -> tuple[frozenset[str], ...]:
-    """Return what a unit reads, writes and clears: what it reads and takes away again."""
+    """Return the registers that a unit reads, writes and clears.
+
+    A unit clears an entry if it reads it and subtracts it again.
+    """
     read = {namer.before(entry) for entry in reads}
     written, cleared = set[str](), set[str]()
     for entry, weight in writes.items():
@@ -170,7 +179,10 @@ def _describe_unit(reads: Row, writes: Row, namer: _Namer) -> tuple[frozenset[st
 def _find_alive(
     namer: _Namer, strokes: list[Stroke], before: set[str]
 ) -> tuple[dict[str, tuple[int | None, int | None]], set[str]]:
-    """Find where temporaries begin and end; return also those that live on."""
+    """Find the strokes at which temporaries begin and end.
+
+    Return also the temporaries that stay alive.
+    """
     alive: dict[str, tuple[int | None, int | None]] = {}
     fresh = {namer.after(entry) for entry in namer.block.new_labels}
     for name in sorted(namer.temporaries):
@@ -194,7 +206,9 @@ def _describe_size(block: PlannedBlock) -> list[str]:
 
 
 def _list_lines(block: PlannedBlock, definition: Definition) -> list[str]:
-    """List the statements that a block runs, each with its number, helpers' after their callers."""
+    """List the statements that a block runs with their numbers, those of helpers after their
+    callers.
+    """
     home = definition.step.__code__.co_filename
     groups: dict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
     for node in block.nodes:
@@ -229,7 +243,9 @@ def _find_assigned(home: str, line: Line) -> tuple[str, Statement]:
 
 
 def _number(home: str, path: str, statement: Statement) -> str:
-    """Write a statement after its number, and its file if that is not the program's own."""
+    """Format a statement after its line number, and its file if it is not in the program's own
+    file.
+    """
     place = "" if path == home else f"{Path(path).name} "
     return f"{place}{statement.number}: {statement.text}"
 

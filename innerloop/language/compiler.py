@@ -1,8 +1,8 @@
-"""The compiler: a program with its sizes and numbers, through all passes, to planned blocks.
+"""The compiler: it turns a program with its sizes and numbers into planned blocks.
 
     recording → trace → schedule → placement → emission
 
-Each is a file of that name. A step is planned once if it does not depend on its number.
+Each pass is a file of that name. If a step does not depend on its number k, it is planned once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from innerloop.language.weights import check_numbers, check_weights
 from innerloop.transformer import Layout
 
 MAX_ENTRIES = 1 << 14
-"""Numbers that a token may hold in its registers."""
+"""The largest number of entries that the registers of a token may have together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """The plans of a program, and the registers of its stream."""
+    """The plans of a program, and the layout of its registers in the residual stream."""
 
     layout: Layout
     prologue: Plan | None
@@ -39,20 +39,24 @@ class Compiled:
     epilogue: Plan | None
     answer: Form | None
     answer_places: list[int]
-    """Places of the answer after the read-out; none if it has no blocks."""
+    """Places of the answer in the stream after the read-out; empty if the read-out has no
+    blocks.
+    """
     records: dict[str, Record]
-    """The records that were compiled, by the part of the law."""
+    """The records that were compiled, by the name of the part (prologue, step, read-out)."""
 
     @property
     def plans(self) -> dict[str, Plan]:
-        """All plans by the part of the law that they are for."""
+        """All plans, by the name of the part that they compute."""
         parts = {"prologue": self.prologue}
         parts |= {f"step {k}": plan for k, plan in enumerate(self.steps, 1)}
         parts |= {"read-out": self.epilogue}
         return {name: plan for name, plan in parts.items() if plan is not None}
 
     def count(self) -> dict[str, int]:
-        """Count blocks, the most heads of a block, hidden units and places of one step."""
+        """Return the number of blocks, heads of the largest block, hidden units and places of
+        one step.
+        """
         counts = [plan.count() for plan in self.steps]
         most = {name: max(count[name] for count in counts) for name in counts[0]}
         return {**most, "width": self.layout.width}
@@ -66,7 +70,7 @@ def compile_program(
     target: Target,
     recordings: Recordings,
 ) -> Compiled:
-    """Compile the steps of these numbers; `numbers(k)` has rationals, whole numbers, matrices."""
+    """Compile these steps; `numbers(k)` returns the rationals, integers and matrices of step k."""
     shapes = definition.find_shapes(sizes)
     check_size(definition, shapes)
     check_shared(definition, sizes)
@@ -130,7 +134,7 @@ def compile_program(
 
 
 def check_size(definition: Definition, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse registers that make a token of more numbers than are compiled."""
+    """Raise an error if the registers of a token have more entries than the compiler accepts."""
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
     if (total := sum(entries.values())) > MAX_ENTRIES:
         largest = max(entries, key=lambda name: entries[name])
@@ -144,7 +148,7 @@ def check_size(definition: Definition, shapes: Mapping[str, tuple[int, ...]]) ->
 def _place_answer(
     definition: Definition, epilogue: Plan, parts: list[Plan], registers: dict[str, Any]
 ) -> list[Entry]:
-    """Give the answer a register, of the last scratch places: the read-out leaves them free."""
+    """Give the answer a register in the last scratch places, which the read-out leaves free."""
     ((name, form),) = epilogue.results.items()
     size = len(form.rows)
     if name in registers:
@@ -159,7 +163,7 @@ def _place_answer(
 
 
 def _name_temporaries(layout: Layout, parts: list[Plan]) -> None:
-    """Let the layout know where temporaries are, by the author's names for them."""
+    """Add the places of temporaries to the layout, under the author's names."""
     for plan in parts:
         for node in plan.nodes:
             if node.label and (node.name, 0) in plan.places:
@@ -169,10 +173,11 @@ def _name_temporaries(layout: Layout, parts: list[Plan]) -> None:
 
 
 def _plan_answer(trace: Trace, empty: bool, used: int, target: Target) -> Plan:
-    """Plan the read-out; it leaves scratch places as they are, if that makes nothing wider.
+    """Plan the read-out, leaving scratch places unchanged where that does not make the stream
+    wider.
 
-    `used` is what the other parts have of them; without a register of its own, the answer takes
-    some too.
+    `used` is the number of scratch places that the other parts use. An answer without a register of
+    its own needs some too.
     """
     ((name, form),) = trace.results.items()
     names, size = ([name], len(form.rows)) if empty else ([], 0)
@@ -182,7 +187,10 @@ def _plan_answer(trace: Trace, empty: bool, used: int, target: Target) -> Plan:
 
 
 def _find_register(answer: Form, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Find the register that an answer adds to, as in `me.y + …`: it needs no place of its own."""
+    """Return the register that an answer adds to, as in `me.y + …`.
+
+    Such an answer needs no own place.
+    """
     for name, shape in shapes.items():
         added = all(row.get((name, i)) == 1 for i, row in enumerate(answer.rows))
         others = {e[0] for row in answer.rows for e in row} & set(shapes)
@@ -192,6 +200,8 @@ def _find_register(answer: Form, shapes: Mapping[str, tuple[int, ...]]) -> str |
 
 
 def _needs_blocks(trace: Trace) -> bool:
-    """Whether an answer needs blocks: it is not linear in the registers of a token."""
+    """Return whether an answer needs blocks, because it is not linear in the registers of one
+    token.
+    """
     names = {node.name for node in trace.nodes}
     return any(e[0] in names for form in trace.results.values() for row in form.rows for e in row)

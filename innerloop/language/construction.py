@@ -1,10 +1,10 @@
-"""A program is a construction: all that one declares follows from what the author wrote.
+"""Programs as constructions: all declarations of a construction are derived from the program.
 
-`program` makes a class of a step. Its parameters are the prompt's sizes and the program's numbers,
-its algorithm is the interpreter, its blocks are compiled; `build`, `show`, `verify` and `identify`
-take it like any other. A class of one's own, with `definition = define(…)`, may say more: another
-algorithm with the states that `represent` writes to registers, limits, a bound, parameters; the
-numbers of its program are its attributes.
+`program` turns a step into a class. The parameters of the class are the prompt's sizes and the
+program's numbers, its algorithm is the interpreter, and its blocks are compiled. `build`, `show`,
+`verify` and `identify` accept it like any other construction. A user-defined class with `definition
+= define(…)` may declare more: another algorithm (`represent` then writes the states to registers),
+limits, a bound, and parameters. Its attributes are the numbers of its program.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ EXACT_SIZES = {
     **{"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2},
     "knots": 40,
 }
-"""Small sizes of parameters that programs may have."""
+"""Small values for the parameters that programs may have; tests and exact comparisons use them."""
 Registers = dict[str, Tensor]
-"""Contents of registers, (*batch, tokens, *shape) each."""
+"""The contents of registers, each of shape (*batch, tokens, *shape)."""
 
 
 class ProgramConstruction(Construction[Any, Any], ABC):
-    """The construction of a program; `program` makes a subclass for each."""
+    """The construction of a program; `program` makes one subclass per program."""
 
     definition: ClassVar[Definition]
     required: ClassVar[tuple[str, ...]] = ("source", "cost", "definition")
@@ -64,19 +64,24 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     cost: ClassVar[Any] = CountedCost()
     looped: ClassVar[Any] = Repeats()
     keeps_text: ClassVar[bool] = False
-    """Whether files of its weights say the program's text: it is in nobody else's package."""
+    """Whether files of its weights contain the program's text, because it is not part of a
+    package.
+    """
     attention: ClassVar[Any] = "linear"
-    """Attention that linear sums become, linear or relu."""
+    """The kind of attention that sums with linear scores become: linear or relu."""
     peepholes: ClassVar[Peepholes] = Peepholes()
-    """Savings that the compiler makes: fewer where a source prints more heads."""
+    """The savings that the compiler makes.
+
+    A class switches some off if its source prints more heads.
+    """
     exact_sizes: ClassVar[dict[str, int]] = EXACT_SIZES
-    """Sizes at which it is compared exactly, unless others are asked for."""
+    """The sizes at which exact comparisons run by default."""
     takes: ClassVar[Literal["any", "up to", "only"] | None] = None
-    """Which n it takes besides the built one; if None, its weights and its ranges decide."""
+    """Which n it accepts besides the built one; if None, the weights and ranges decide."""
     within: ClassVar[dict[str, str]] = {}
-    """Parameters that bound the entries of registers of the prompt: {"x": "bound"}."""
+    """The parameters that bound the entries of the prompt's registers: {"x": "bound"}."""
     usage_by_accept: ClassVar[bool] = False
-    """Whether `accept` compares all that ranges depend on: then no stream leaves them."""
+    """Whether `accept` compares everything that ranges depend on, so that no stream leaves them."""
     _reference: ClassVar[type[Reference]]
 
     def __post_init__(self) -> None:
@@ -87,12 +92,14 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @classmethod
     def _has_algorithm(cls) -> bool:
-        """Whether the class has an algorithm of its own, not the interpreter."""
+        """Return whether the class has an algorithm of its own instead of the interpreter."""
         return cls.algorithm is not ProgramConstruction.algorithm
 
     @classmethod
     def takes_interpreter(cls) -> bool:
-        """Whether its algorithm is the interpreter: `reference`, with the program's numbers."""
+        """Whether its algorithm is the interpreter, that is `reference` with the program's
+        numbers.
+        """
         return not cls._has_algorithm()
 
     def _check_number(self, name: str, declared: Number) -> None:
@@ -110,11 +117,11 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     @property
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """The sizes that it is built for, by the prompt's letters."""
+        """The sizes that it is built for, by the letters of the prompt."""
 
     @property
     def fixed_n(self) -> bool:
-        """Whether the weights are for one n: the program asks for it."""
+        """Whether the weights are for a single n, because the program uses n."""
         return self.definition.needs_n
 
     @property
@@ -126,9 +133,10 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return "k" not in used and all(bool((t == t[:1]).all()) for t in tensors)
 
     def _resolve(self, name: str) -> Any:
-        """Return a number as it is, numbers per step as a tensor, and matrices as steps×d×d.
+        """Return a scalar unchanged, one number per step as a tensor, and matrices as (steps,
+        d, d).
 
-        A class with an algorithm of its own has the numbers of that algorithm.
+        In a class with an algorithm of its own, the numbers are those of that algorithm.
         """
         if self._has_algorithm():
             known = self.algorithm if hasattr(self.algorithm, name) else self
@@ -140,12 +148,15 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return value
 
     def numbers_at(self, k: int) -> dict[str, Any]:
-        """Return the numbers of step k as rationals, whole numbers and matrices."""
+        """Return the numbers of step k as rationals, integers and matrices."""
         names = self.definition.numbers
         return {"own": Own(self), **{name: self.find_number(name, k) for name in names}}
 
     def find_number(self, name: str, k: int = 0) -> Any:
-        """Return the value of a declared number in step k, as a rational if it is a real number."""
+        """Return the value of a declared number in step k.
+
+        Real numbers are returned as rationals.
+        """
         value = self._resolve(name)
         if isinstance(value, Tensor) and value.ndim:
             value = value[k % len(value)]
@@ -155,17 +166,20 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @cached_property
     def compiled(self) -> Compiled:
-        """The program, compiled."""
+        """The compiled program."""
         return self.compile_for(self.target)
 
     @property
     def target(self) -> Target:
-        """The attention, token counts and savings that it is compiled for."""
+        """The kind of attention, token counts and savings that the program is compiled for."""
         counts = {"context": self._count_context()} if self.fixed_n and "n" in self.sizes else {}
         return Target(self.attention == "relu", counts, self.peepholes)
 
     def _count_context(self) -> int:
-        """Count the context tokens of the built sizes: a prefix prompt has two per example."""
+        """Return the number of context tokens for the built sizes.
+
+        A prefix prompt has two per example.
+        """
         prompt, n = self.definition.prompt, self.sizes["n"]
         if prompt.count_context(1 << 20, self.sizes) == n:  # whatever tokens there are
             return n
@@ -173,7 +187,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.context_length(problem)
 
     def compile_for(self, target: Target, ends: bool = False) -> Compiled:
-        """Compile the program for a target of your own; with `ends`, its first and last step."""
+        """Compile the program for another target; with `ends`, only its first and last step."""
         steps = range(1 if self.repeats else self.steps)
         chosen = sorted({steps[0], steps[-1]}) if ends else steps
         return compile_program(
@@ -182,13 +196,13 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @property
     def recordings(self) -> Recordings:
-        """The records of the program's functions; its own, where they read the class's numbers."""
+        """The records of the program's functions; a class whose numbers they read has its own."""
         functions = self.definition.functions
         own = any("own" in list_arguments(function) for function in functions)
         return self._recordings if own else self.definition.recordings
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave recordings out of a pickle: they hold functions that no module has by name."""
+        """Return the state without recordings: they hold functions that cannot be pickled."""
         return {name: value for name, value in self.__dict__.items() if name != "_recordings"}
 
     @cached_property
@@ -224,7 +238,10 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self._make_tokens(problem, {**filled, **self.represent(filled, state)})
 
     def represent(self, filled: Registers, state: Any) -> Registers:
-        """Return the registers that hold a state of the algorithm; `filled` are the prompt's."""
+        """Return the registers that hold a state of the algorithm.
+
+        `filled` contains the registers that the prompt fills.
+        """
         registers: Registers = {}
         for name, value in state._asdict().items():
             register = self.definition.registers[name]
@@ -271,7 +288,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.definition.prompt.select_answer(problem, answer)
 
     def _read_form(self, stream: Tensor) -> Tensor:
-        """Read an answer that is linear in the registers of a token."""
+        """Read an answer that is linear in the registers of a token from the stream."""
         form = self.compiled.answer
         assert form is not None
         columns = []
@@ -305,7 +322,9 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return [check for check in checks if check.needed or check.ranges]
 
     def usage(self, stream: Tensor) -> float:
-        """Compare scores with their `reach`, and gated numbers and knots with their ranges."""
+        """Return the largest share of a range that the stream uses, over scores, gated values
+        and knots.
+        """
         if self.usage_by_accept:
             return 0.0
         tokens = stream.shape[-2]
@@ -333,7 +352,9 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @cached_property
     def _is_n_fixed(self) -> bool:
-        """Whether problems must have the built n: weights, or the check of ranges, depend on it."""
+        """Return whether problems must have the built n, because weights or range checks depend
+        on it.
+        """
         counted = self.definition.prompt.count_context(1 << 20, {**self.sizes, "n": 1}) == 1
         return self.fixed_n or (counted and bool(self._range_checks))
 
@@ -354,17 +375,17 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @classmethod
     def init(cls, function: Function) -> Function:
-        """Declare, as a decorator, how states are computed before the first step."""
+        """Decorate the function that computes the states before the first step."""
         return cls._declare(cls.definition.init(function))
 
     @classmethod
     def answer(cls, function: Function) -> Function:
-        """Declare, as a decorator, what a token answers, computed in the transformer."""
+        """Decorate the function of a token's answer, which the transformer computes."""
         return cls._declare(cls.definition.answer(function))
 
     @classmethod
     def readout(cls, function: Function) -> Function:
-        """Declare, as a decorator, the answer as computed from the output stream, outside."""
+        """Decorate the function that computes the answer outside, from the output stream."""
         return cls._declare(cls.definition.readout(function))
 
     @classmethod
@@ -376,12 +397,15 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
 
 Maker = Callable[[Function], Any]
-"""Makes a subclass of `ProgramConstruction`, whose parameters only the author knows."""
+"""A function that makes a subclass of `ProgramConstruction`; its parameters depend on the
+program.
+"""
 
 
 def _add_axes(value: Tensor, leading: int, own: int) -> Tensor:
-    """Give a value all axes, (*batch, tokens, *register), so that none has to be guessed.
+    """Give a value all axes, (*batch, tokens, *register), so that no axis has to be inferred.
 
-    At d = 1 and as many instances as tokens, (tokens, d) looks like (instances, tokens).
+    With d = 1 and as many instances as tokens, the shapes (tokens, d) and (instances, tokens) could
+    be confused.
     """
     return value.reshape(*[1] * (leading + own - value.ndim), *value.shape)

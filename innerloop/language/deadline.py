@@ -1,9 +1,9 @@
-"""A limit on the time that a call may take, for functions that other people wrote.
+"""A limit on the running time of functions that users wrote.
 
-A second thread raises an exception in the one that calls. It is delivered between two instructions
-of Python, so a loop without an end is stopped wherever it is. What cannot be stopped: a call into
-compiled code that does not return (`time.sleep`, one huge operation on arrays), a loop that catches
-every `BaseException`, and the use of memory before the time is up.
+A second thread raises an exception in the calling thread. Python delivers it between two bytecode
+instructions, so an endless loop is interrupted anywhere. Three cases cannot be interrupted: a call
+into compiled code that does not return (`time.sleep`, one huge array operation), a loop that
+catches every `BaseException`, and excessive use of memory before the limit.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 PAUSE = 1.0
-"""Seconds after which the exception is raised again, if the function caught it."""
+"""Seconds after which the exception is raised again, in case the function caught it."""
 
 
 class TimeLimitExceeded(BaseException):
-    """A call took too long. It is no `Exception`, so that `except Exception` does not catch it."""
+    """A call exceeded its time limit.
+
+    It is not a subclass of `Exception`, so that `except Exception` does not catch it.
+    """
 
 
 def call_within(seconds: float, function: Callable[[], Any]) -> Any:
-    """Call a function; raise `TimeLimitExceeded` in it after some seconds, until it ends."""
+    """Call a function; after `seconds`, raise `TimeLimitExceeded` in it until it ends."""
     watch = _Watch(seconds)
     watch.start()
     try:
@@ -32,7 +35,7 @@ def call_within(seconds: float, function: Callable[[], Any]) -> Any:
 
 
 class _Watch:
-    """A thread that interrupts the one that made it, unless it is stopped before."""
+    """A thread that interrupts the thread that created it, unless it is stopped before."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -45,7 +48,7 @@ class _Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching; an exception that is under way is taken back."""
+        """Stop watching, and cancel an exception that has not been delivered yet."""
         while True:
             try:
                 with self._lock:
@@ -65,6 +68,6 @@ class _Watch:
 
 
 def _set_exception(thread: int, kind: type[BaseException] | None) -> None:
-    """Let a thread raise an exception at its next instruction; None takes one back."""
+    """Make a thread raise an exception at its next instruction; None cancels a pending one."""
     raised = None if kind is None else ctypes.py_object(kind)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)

@@ -1,4 +1,4 @@
-"""What an author wrote: the functions of a program, its registers and its numbers."""
+"""The definition of a program: its functions, registers and numbers as the author wrote them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class Definition:
     """A program: `step` changes registers; the other functions are optional.
 
     first_part      computes states before the first step
-    answer_part     computes what a token answers, in the transformer
-    readout_part    computes it from the output stream, outside of the transformer
+    answer_part     computes the answer of a token, in the transformer
+    readout_part    computes the answer from the output stream, outside of the transformer
 
-    `answer_dims` are the dimensions that an answer must have, or None where a class reads it.
+    `answer_dims` are the dimensions that an answer must have, or None if the class reads the
+    answer.
     """
 
     step: Function
@@ -45,15 +46,15 @@ class Definition:
     recordings: Recordings = field(default_factory=Recordings)
 
     def init(self, function: Function) -> Function:
-        """Declare, as a decorator, how states are computed before the first step."""
+        """Decorate the function that computes the states before the first step."""
         return self._extend("first_part", function)
 
     def answer(self, function: Function) -> Function:
-        """Declare, as a decorator, what a token answers, computed in the transformer."""
+        """Decorate the function of a token's answer, which the transformer computes."""
         return self._extend("answer_part", function)
 
     def readout(self, function: Function) -> Function:
-        """Declare, as a decorator, the answer as computed from the output stream, outside."""
+        """Decorate the function that computes the answer outside, from the output stream."""
         self.answer_part = None
         return self._extend("readout_part", function)
 
@@ -69,7 +70,9 @@ class Definition:
 
     @property
     def answer_name(self) -> str:
-        """The register of the answer: the name of its function, if it has one."""
+        """The name of the answer's register: that of the answer function, if the author named
+        it.
+        """
         name = getattr(self.answer_part, "__name__", "_")
         return name if name.isidentifier() and name.strip("_") else "answer"
 
@@ -79,13 +82,13 @@ class Definition:
 
     @cached_property
     def state_type(self) -> Any:
-        """A named tuple of the states."""
+        """A named tuple type with one field per state."""
         name = self.name if self.name.isidentifier() else "program"
         return namedtuple(f"{name}_state", self.states)
 
     @property
     def number_names(self) -> list[str]:
-        """Names of its numbers and matrices; whole numbers are as fixed as sizes."""
+        """The names of its real numbers and matrices; integers are fixed, like sizes."""
         return [name for name, part in self.numbers.items() if not isinstance(part, Count)]
 
     @property
@@ -95,7 +98,7 @@ class Definition:
 
     @property
     def needs_n(self) -> bool:
-        """Whether a function asks for n: then weights are for prompts of that n."""
+        """Whether a function has an argument n; the weights are then for prompts of that n only."""
         return any("n" in list_arguments(function) for function in self.functions)
 
     def find_shapes(self, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -113,7 +116,7 @@ class Definition:
     def bind(
         self, function: Function, k: int, sizes: Mapping[str, int], numbers: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the arguments of a function: the step's number, sizes, and numbers by name."""
+        """Return the arguments of a function by name: the step's number, sizes, and numbers."""
         known = {"k": k, **sizes, **numbers}
         return {name: known[name] for name in list_arguments(function)}
 
@@ -124,19 +127,19 @@ class Definition:
 
     @property
     def digest(self) -> str:
-        """A hash of the program's code; comments, docstrings and spaces do not count."""
+        """A hash of the program's code that ignores comments, docstrings and spaces."""
         parts = [repr(sorted((name, repr(r)) for name, r in self.registers.items()))]
         parts += [ast.dump(_parse(_get_text(function))) for function in self.functions]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def list_arguments(function: Function) -> list[str]:
-    """List the arguments of a function of a program, without the token."""
+    """List the names of the arguments of a function of a program, without the token."""
     return list(inspect.signature(function).parameters)[1:]
 
 
 def check_token(function: Any) -> None:
-    """Refuse anything but a function whose first argument is a token."""
+    """Raise an error unless the argument is a function whose first parameter is a token."""
     if not callable(function) or not hasattr(function, "__code__"):
         raise InputError(f"a program is a function of me, got a {type(function).__name__}")
     first = next(iter(inspect.signature(function).parameters.values()), None)
@@ -149,7 +152,7 @@ def check_token(function: Any) -> None:
 
 
 def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any]) -> Definition:
-    """Make a definition from a step and what is declared about it; numbers may be undeclared."""
+    """Make a definition from a step and its declarations; numbers may be undeclared."""
     line = find_definition(step)
     for name, part in declared.items():
         if name in RESERVED or name.startswith("_"):
@@ -178,7 +181,7 @@ def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any])
 
 
 def add_numbers(definition: Definition, function: Function) -> list[str]:
-    """Declare the arguments of a function that nobody has declared; return their names."""
+    """Declare the undeclared arguments of a function as numbers, and return their names."""
     known = {"k", "own", *definition.prompt.size_names, *definition.numbers}
     names = []
     for name, argument in list(inspect.signature(function).parameters.items())[1:]:
@@ -192,7 +195,9 @@ def add_numbers(definition: Definition, function: Function) -> list[str]:
 
 
 def _check_default(name: str, default: Any, line: Line) -> None:
-    """Refuse a default that is not a number, such as a list that calls would share."""
+    """Raise an error if a default is not a number, for example a list that all calls would
+    share.
+    """
     if default is not None and (not isinstance(default, Real) or isinstance(default, bool)):
         raise CannotCompile(
             f"the default of {name} must be a number, got {describe_kind(default)}: arguments of a "
@@ -209,7 +214,10 @@ def _get_text(function: Function) -> str:
 
 
 def _parse(text: str) -> ast.AST:
-    """Parse the text of functions without docstrings; text that does not parse stays a constant."""
+    """Parse the functions' text and drop docstrings.
+
+    Text that cannot be parsed is kept as a constant.
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError:

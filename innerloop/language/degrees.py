@@ -1,4 +1,4 @@
-"""Degrees of the polynomials that planned blocks compute, in what prompt and state hold."""
+"""Degrees of the polynomials, in the entries of prompt and state, that planned blocks compute."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from innerloop.language.plan import Plan, PlannedBlock
 
 
 def find_degree(plan: Plan) -> int | None:
-    """Return the degree of the polynomials that a plan computes, or was traced to compute.
+    """Return the degree of the polynomials that a plan computes, or None if it computes no
+    polynomials.
 
-    None if they are none. Hidden units are linear where they come in mirrored pairs,
-    relu(x)·w − relu(−x)·w.
+    Both the blocks and the trace are examined. Hidden units are linear if they come in mirrored
+    pairs, relu(x)·w − relu(−x)·w.
     """
     degrees: dict[Entry, int] = {}
     for node in plan.nodes:
@@ -41,7 +42,7 @@ def find_degree(plan: Plan) -> int | None:
 
 
 def _find_traced_degree(plan: Plan) -> int:
-    """Return the degree of the program's results as polynomials."""
+    """Return the degree of the program's results as polynomials, from the trace."""
     degrees = {"one": 0}
     for node in plan.nodes:
         degrees[node.name] = max(
@@ -57,7 +58,7 @@ def _find_traced_degree(plan: Plan) -> int:
 
 
 def _is_linear(block: PlannedBlock) -> bool:
-    """Whether the MLP of a block is affine, by its form."""
+    """Return whether the MLP of a block is an affine map because of its mirrored pairs."""
     units = {
         (frozenset(unit.reads.items()), unit.bias): unit.writes
         for unit in block.units

@@ -1,4 +1,4 @@
-"""What a program's class derives from its program: reference, cost, numbers, parameters."""
+"""Class attributes derived from a program: reference, cost, numbers and parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class ReferenceOf:
 
 
 class CountedCost:
-    """The cost of a program: counted for an object; for the class, what every size shares."""
+    """The cost of a program: exact for an object.
+
+    For the class, the part that all sizes have in common.
+    """
 
     def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Cost:
         if instance is None:
@@ -43,7 +46,10 @@ class CountedCost:
 
 
 class Own:
-    """The numbers of a construction, the same in every step; a step takes them as `own`."""
+    """The numbers of a construction that are the same in every step.
+
+    A step receives them as `own`.
+    """
 
     def __init__(self, construction: ProgramConstruction) -> None:
         self._construction = construction
@@ -55,14 +61,14 @@ class Own:
 
 
 class Repeats:
-    """Whether a program is looped: by default, if all of its steps are the same."""
+    """Whether a program is looped; by default, if all of its steps are the same."""
 
     def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Any:
         return False if instance is None else instance.repeats
 
 
 def refuse_own(function: Function) -> None:
-    """Refuse a function of a program that asks for the numbers of a class."""
+    """Raise an error if a function of a program has an argument `own` but no class provides it."""
     if "own" in list_arguments(function):
         raise InputError(
             f"{function.__name__} asks for `own`, the numbers of a construction's class, which a "
@@ -71,7 +77,9 @@ def refuse_own(function: Function) -> None:
 
 
 def _check_names(owner: type[ProgramConstruction]) -> None:
-    """Refuse numbers with a name that constructions, algorithms or their options have already."""
+    """Raise an error for names of numbers that constructions, algorithms or their options
+    already use.
+    """
     definition, taken = owner.definition, {*OPTIONS, *owner.definition.prompt.size_names}
     for base in (*owner.__mro__[1:], *Reference.__mro__):
         taken |= {*vars(base), *vars(base).get("__annotations__", ())}
@@ -85,7 +93,10 @@ def _check_names(owner: type[ProgramConstruction]) -> None:
 
 
 def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
-    """Make a program's numbers parameters of its class; once more if there are new ones."""
+    """Make a program's numbers parameters of its class.
+
+    Call it again when there are new numbers.
+    """
     _check_names(owner)
     types: dict[str, Any] = {"attention": Literal["linear", "relu"]}
     owner.attention = parameter("linear", "attention that linear sums become, linear or relu")

@@ -1,9 +1,10 @@
 """A picture of a program as SVG: registers are rows, blocks are columns, with the author's names.
 
-Heads of a block that read and write the same registers share a stroke, with their number above it;
-so do hidden units. Marks tell a head's score from its value, what is written and what is cleared; a
-bar is where a temporary is alive. Below each block stand the lines of the program that it runs.
-Blocks that do not fit side by side go on below.
+Heads of a block that read and write the same registers are drawn as one stroke with their number
+above it; so are hidden units. Marks distinguish a head's score from its value, and registers that
+are written from those that are cleared. A bar covers the blocks in which a temporary is alive. The
+lines of the program that a block runs are printed below it. Blocks that do not fit side by side
+continue in a further band below.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from innerloop.language.columns import Column, Stroke, describe_program
 from innerloop.language.construction import ProgramConstruction
 
 WIDTH = 1040
-"""Width of the report's page in pixels; blocks that need more go on below."""
+"""Width of the report's page in pixels; if the blocks are wider, they continue below."""
 ROW, HEADER, LETTER, MONO = 22, 74, 6.6, 6.35
-"""Height of a row and of what is above the rows; widths of letters."""
+"""Height of a row, height of the part above the rows, and widths of letters, in pixels."""
 NARROWEST, WIDEST = 168, 330
-"""Limits of a column's width."""
+"""The smallest and largest width of a column."""
 SLOT, GAP = 11, 16
-"""Between the marks of a stroke, and between strokes."""
+"""The distances between the marks of a stroke, and between strokes."""
 PAPER, RAIL, FRAME, ALIVE = "#ffffff", "#dddddd", "#bbbbbb", "#efe9dc"
 WRITE, HEAD, UNIT, ANSWER = "#c0392b", "#1f6f8b", "#8a6d1f", "#666666"
 COLOURS = {"head": HEAD, "unit": UNIT, "answer": ANSWER}
 ROLES = ("query", "key", "value", "read", "write", "clear")
-"""From left to right, where one stroke does several things to a register."""
+"""The order of the marks, from left to right, if one stroke uses a register in several ways."""
 LEGEND = (
     *(("query", "score: of me"), ("key", "score: of j"), ("value", "value of j")),
     *(("read", "read by hidden units"), ("write", "written"), ("clear", "cleared")),
@@ -37,14 +38,14 @@ LEGEND = (
 
 
 class _Band(NamedTuple):
-    """Columns that stand side by side: their places, and the rows that they touch."""
+    """Columns that are drawn side by side: their positions, and the rows that they use."""
 
     columns: list[tuple[Column, float, float]]
     rows: list[str]
 
 
 def draw_program(construction: ProgramConstruction) -> str:
-    """Draw the blocks of a program; of steps that differ by their numbers alone, the first."""
+    """Draw the blocks of a program; of steps that differ only in their numbers, draw the first."""
     registers, columns = describe_program(construction)
     used = [name for column in columns for name in column.list_names()]
     rows = list(dict.fromkeys([*registers, *used]))
@@ -65,7 +66,7 @@ def draw_program(construction: ProgramConstruction) -> str:
 
 
 def _arrange(columns: list[Column], rows: list[str], left: float) -> list[_Band]:
-    """Set columns side by side as far as there is room, evenly, and widen them to fill it."""
+    """Distribute the columns evenly over bands, and widen them to fill the width."""
     room = WIDTH - left - 8
     widths = [_find_width(column) for column in columns]
     fewest, filled = 1, 0.0
@@ -94,7 +95,7 @@ def _arrange(columns: list[Column], rows: list[str], left: float) -> list[_Band]
 
 
 def _find_width(column: Column) -> float:
-    """Find how wide a column should be: its strokes, its title, and half of its longest line."""
+    """Return a column's width, which fits its strokes, its title, and half of its longest line."""
     strokes = 28 + sum(_measure(stroke) + GAP for stroke in column.strokes)
     titles = 20 + LETTER * max(map(len, column.titles))
     text = min(_find_longest(column) / 2 + 8, WIDEST)
@@ -147,7 +148,7 @@ def _render_strokes(
     top: float,
     first: bool,
 ) -> None:
-    """Draw what heads and units do to registers, and where temporaries are alive."""
+    """Draw the marks of heads and units on registers, and the bars of temporaries."""
     spare = max(0.0, w - 28 - sum(_measure(s) + GAP for s in column.strokes))
     at, centres = x + 14 + spare / 2, dict[int, float]()
     for index, stroke in enumerate(column.strokes):
@@ -189,7 +190,7 @@ def _render_legend(canvas: _Canvas, width: float, y: float) -> float:
 
 
 class _Canvas:
-    """Collects paths by their look, and text: what looks alike becomes one path."""
+    """Collects paths by their style, and text; all shapes of one style become one path."""
 
     looks = {
         "alive": f'fill="none" stroke="{ALIVE}" stroke-width="10" stroke-linecap="round"',
@@ -222,7 +223,7 @@ class _Canvas:
         self.paths[look].append(path)
 
     def mark(self, role: str, kind: str, x: float, y: float) -> None:
-        """Draw what a stroke does to a register."""
+        """Draw the mark of a stroke on a register."""
         if role in ("query", "key", "read"):
             self.add(f"{kind} dot", f"M{x:.0f} {y:.0f}h0")
             if role == "query":

@@ -1,7 +1,7 @@
-"""Random points of an exact comparison: a prompt and a state, of rational numbers.
+"""Random points of an exact comparison: each point is a prompt and a state of rational numbers.
 
-Every part that may differ is drawn anew for each point: numbers, and choices such as the actions of
-a game.
+For each point, all parts of a prompt that may vary are drawn again: numbers, and choices such as
+the actions of a game.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from innerloop.language.values import Value
 from innerloop.transformer.marks import find_gap
 
 BITS = 31
-"""Random integers of polynomial identities have this many bits."""
+"""The number of bits of the random integers that test polynomial identities."""
 SCALES = (Fraction(1, 64), Fraction(1, 8), Fraction(1), Fraction(4))
-"""Sizes of random numbers for ReLU: thresholds are met from both sides."""
+"""Sizes of random numbers for programs with ReLU, so that inputs fall on both sides of
+thresholds.
+"""
 
 
 VARIED = Fraction(0)
-"""Asks for numbers whose size is drawn too."""
+"""A value of `scale` that requests numbers whose size is random too."""
 
 
 class Point(NamedTuple):
-    """What a program starts from: its registers, the number of tokens, and the choices made.
+    """The input of a program: its registers, the number of tokens, and the choices made.
 
-    choice   the whole numbers that were drawn
-    choices  how many such choices there are for these sizes
-    values   how many values one of the numbers takes at most, or a mark
+    choice   the integers that were drawn
+    choices  the number of possible choices for these sizes
+    values   the largest number of values that a single choice, or a rational mark, can have
     """
 
     registers: dict[str, Value]
@@ -48,7 +50,7 @@ class Point(NamedTuple):
 
 
 class PointDrawer:
-    """Draws points for a construction of given sizes."""
+    """Draws points for a construction of fixed sizes."""
 
     def __init__(self, construction: ProgramConstruction, generator: random.Random) -> None:
         self.definition, self.sizes = construction.definition, construction.sizes
@@ -58,9 +60,9 @@ class PointDrawer:
         """Draw a point.
 
         Args:
-            scale: The size of numbers; None for integers of `BITS` bits, `VARIED` for a random one.
-            states: Whether states are drawn too, or are as the prompt has them.
-            index: What each choice is, up to the number that there are; None to draw them.
+            scale: The size of numbers: None for integers of `BITS` bits, `VARIED` if it is random.
+            states: Whether states are drawn too, instead of those that the prompt starts with.
+            index: The value of each choice, modulo its number of values; None to draw it.
         """
         prompt = self.definition.prompt
         draw = Draw(
@@ -96,12 +98,12 @@ class PointDrawer:
         return [float(scale * self.generator.randint(-8, 8)) for _ in range(count)]
 
     def _draw_shares(self, count: int, scale: Fraction | None) -> list[float]:
-        """Draw numbers from 0 to 1, as many different ones as of others."""
+        """Draw numbers from 0 to 1; there are as many different values as of unbounded numbers."""
         parts = 1 << BITS if scale is None else 8
         return [self.generator.randrange(parts + 1) / parts for _ in range(count)]
 
     def _vary(self, count: int) -> list[float]:
-        """Draw numbers of one size among many, of both signs or one, of which some may be 0."""
+        """Draw numbers of one random size, of both signs or of one, some of which may be 0."""
         size, low = Fraction(2) ** self.generator.randint(-12, 10), self.generator.choice((-8, 0))
         share = self.generator.choice((1.0, 1.0, 0.4))
         return [
@@ -115,17 +117,19 @@ CORNERS = [
     *(-torch.eye(4, dtype=torch.float64)),
     *torch.tensor(list(itertools.product((0.5, -0.5), repeat=4)), dtype=torch.float64),
 ]
-"""Corners of the 24-cell: unit vectors with products of at most ½, the first eight of at most 0."""
+"""Corners of the 24-cell: unit vectors whose inner products are at most ½, and at most 0 for
+the first eight.
+"""
 
 
 def make_rational_marks(
     marks: Tensor, generator: random.Random, index: int | None = None
 ) -> Tensor:
-    """Replace marks, which are points on circles, by rational ones of the same use.
+    """Replace marks, which are points on circles, by rational vectors that serve the same purpose.
 
-    Which token has which corner of the 24-cell is drawn, or follows from an index. Where products
-    of corners are larger than those of marks on circles (of 9 tokens, or above 24), the marks are
-    left as they are, and refused by the interpreter.
+    The assignment of tokens to corners of the 24-cell is random, or follows from an index. If the
+    products of corners would be larger than those of points on circles (for 9 tokens, or more than
+    24), the marks stay unchanged, and the interpreter raises an error.
     """
     marked = marks.abs().sum(-1).nonzero().flatten().tolist()
     largest = 0.0 if len(marked) <= 8 else 0.5

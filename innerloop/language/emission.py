@@ -1,4 +1,4 @@
-"""Pass 8, emission: planned blocks as the package's modules; only here do numbers become floats."""
+"""Pass 8, emission: turn planned blocks into modules; only here do rationals become floats."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from innerloop.transformer.layout import Address
 
 
 def emit_blocks(plan: Plan, layout: Layout) -> list[Block]:
-    """Make the blocks of a plan."""
+    """Return the modules of the blocks of a plan."""
     return [Block(_emit_attention(b, layout), _emit_mlp(b, layout)) for b in plan.blocks]
 
 
 def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
+    """Return the attention module of a block, or None if the block has no heads."""
     if not block.heads:
         return None
     heads = [
@@ -45,7 +46,7 @@ def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
 
 
 def _to_matrices(pairs: Pairs, layout: Layout) -> dict[tuple[str, str], Tensor]:
-    """Group entries by the registers that they belong to."""
+    """Return the coefficients as one matrix per pair of registers."""
     grouped: dict[tuple[str, str], np.ndarray] = {}
     for (a, b), c in pairs.items():
         names = a[0], b[0]
@@ -56,9 +57,14 @@ def _to_matrices(pairs: Pairs, layout: Layout) -> dict[tuple[str, str], Tensor]:
 
 
 def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
+    """Return the MLP module of a block, or None if the block has no hidden units.
+
+    Units that repeat on several entries of a register are stored once, as an elementwise piece. All
+    other units become the rows of one matrix.
+    """
     pieces: list[Units | Elementwise] = []
-    units, alike = _find_alike(block.units)
-    if units:
+    units, repeated = _find_alike(block.units)
+    if units:  # one row of each matrix per unit
         reads, writes = (
             _to_rows([getattr(unit, part) for unit in units], layout)
             for part in ("reads", "writes")
@@ -66,25 +72,33 @@ def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
         bias = torch.tensor([float(unit.bias) for unit in units], dtype=torch.float64)
         writes = {name: weight.mT for name, weight in writes.items()}
         pieces.append(Units(reads, bias, writes, describe_units(block)))
-    for hinges in [*alike, *block.hinges]:
+    for hinges in [*repeated, *block.hinges]:
         source, target = (
             Address(
-                "+".join(sorted({e[0] for e in part})), _find_places(part, layout), (len(part),)
+                "+".join(sorted({register for register, _ in entries})),
+                _find_places(entries, layout),
+                (len(entries),),
             )
-            for part in (hinges.sources, hinges.targets)
+            for entries in (hinges.sources, hinges.targets)
         )
-        net = (torch.tensor([float(c) for c in part], dtype=torch.float64) for part in hinges.net)
+        slopes, biases, weights = (
+            torch.tensor([float(c) for c in part], dtype=torch.float64) for part in hinges.net
+        )
         names = [
-            ", ".join(dict.fromkeys(block.labels.get(e, e[0]) for e in part))
-            for part in (hinges.targets, hinges.sources)
+            ", ".join(dict.fromkeys(block.labels.get(entry, entry[0]) for entry in entries))
+            for entries in (hinges.targets, hinges.sources)
         ]
         note = f"{names[0]} ← {len(hinges.net[0])} hinges on each entry of {names[1]}"
-        pieces.append(Elementwise(source, target, *net, note=note))
+        pieces.append(Elementwise(source, target, slopes, biases, weights, note=note))
     return MLP.from_pieces(layout, pieces) if pieces else None
 
 
 def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
-    """Find units that are the same, with a bias, on several entries: they are stored once."""
+    """Split units into those that repeat on several entries and all others.
+
+    A group repeats if the same units, some with a bias, act on several entries. Each group is
+    returned as one `Hinges`, which stores the units once.
+    """
     lone = filter(_has_one_entry_each, units)
     nets: dict[tuple[Entry, Entry], list[Any]] = defaultdict(list)
     for unit in sorted(lone, key=lambda unit: unit.bias != 0):
@@ -109,7 +123,7 @@ def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
 
 
 def _has_one_entry_each(unit: Unit) -> bool:
-    """Whether a unit reads one entry and writes one."""
+    """Return whether a unit reads a single entry and writes a single entry."""
     return len(unit.reads) == len(unit.writes) == 1
 
 
@@ -118,7 +132,7 @@ def _find_places(entries: list[Entry], layout: Layout) -> tuple[int, ...]:
 
 
 def _to_rows(rows: list[Mapping[Entry, Fraction]], layout: Layout) -> dict[str, Tensor]:
-    """Return, for each register, the weights of all units on its entries."""
+    """Return one matrix per register: the weights of all units on the register's entries."""
     weights: dict[str, np.ndarray] = {}
     for index, row in enumerate(rows):
         for (name, i), c in row.items():

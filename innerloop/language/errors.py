@@ -1,4 +1,4 @@
-"""Errors of programs: the line, why it cannot be compiled, and what to write instead."""
+"""Errors of programs: the line, the reason why it cannot be compiled, and what to write instead."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ NAMES = {
 METHODS = {"T": "transposed(x)", "transpose": "transposed(x)", "sum": "entry_sum(x)"}
 METHODS |= {"mean": "mean(lambda j: …) over tokens", "dot": "dot(a, b)", "clip": "clip(x, bound)"}
 METHODS |= {"shape": "def step(me, d) and use d", "norm": "dot(x, x), its square"}
-"""What the language has for attributes that arrays have elsewhere."""
+"""What to write in the language instead of attributes that arrays have in other libraries."""
 MAX_DECORATORS = 40
-"""Lines of decorators that may stand before a function."""
+"""The largest number of lines of decorators before a function."""
 
 
 class Line(NamedTuple):
@@ -50,18 +50,20 @@ NOWHERE = Line("", 0, "")
 
 
 class Place(NamedTuple):
-    """Where a program computes something: its line, and the calls that led there (naming.py)."""
+    """The position of an operation in a program: its line, and the calls that led there
+    (naming.py).
+    """
 
     line: Line
     calls: tuple[Any, ...] = ()
 
 
 REPLAYED: ContextVar[Place | None] = ContextVar("replayed", default=None)
-"""The place of the instruction of a record that is replayed now."""
+"""The place of the instruction that is being replayed."""
 
 
 class CannotCompile(InputError):
-    """A program that cannot be compiled; the message begins with the line of the program.
+    """A program cannot be compiled; the message begins with a line of the program.
 
     By default, that is the line that is being recorded or replayed.
     """
@@ -73,10 +75,10 @@ class CannotCompile(InputError):
 
 
 def find_line() -> Line:
-    """Find the line of the program that runs, or that is replayed, now.
+    """Return the line of the program that is being run or replayed.
 
-    That is the innermost one outside of this folder. What the package supplies itself, such as a
-    prompt's own answer, has no line.
+    That is the innermost line outside of this folder. Functions that the package supplies itself,
+    such as a prompt's default answer, have no line.
     """
     if (replayed := REPLAYED.get()) is not None:
         return replayed.line
@@ -90,9 +92,9 @@ def find_line() -> Line:
 
 
 def list_frames() -> tuple[list[FrameType], bool]:
-    """List the frames that run, innermost first, and whether a function is being recorded.
+    """List the active frames, innermost first, and whether a function is being recorded.
 
-    If so, the list ends with the frame of that function.
+    If one is being recorded, the list ends with the frame of that function.
     """
     frames: list[FrameType] = []
     frame = sys._getframe(1)
@@ -105,13 +107,13 @@ def list_frames() -> tuple[list[FrameType], bool]:
 
 
 def read_line(frame: FrameType) -> Line:
-    """Return the line at which a frame stands."""
+    """Return the current line of a frame."""
     file, number = frame.f_code.co_filename, frame.f_lineno
     return Line(_shorten(file), number, " ".join(linecache.getline(file, number).split()))
 
 
 def is_program(frame: FrameType) -> bool:
-    """Whether a frame runs a program, not the language or code that requests a compilation."""
+    """Return whether a frame runs a program, and not the language or a caller of the compiler."""
     return _is_program_code(frame.f_code)
 
 
@@ -126,7 +128,7 @@ def _is_machinery(file: str) -> bool:
 
 
 def find_definition(function: Any) -> Line:
-    """Find the line that a function of a program begins with."""
+    """Return the line at which a function of a program begins."""
     code = function.__code__
     for number in range(code.co_firstlineno, code.co_firstlineno + MAX_DECORATORS):
         text = " ".join(linecache.getline(code.co_filename, number).split())
@@ -136,7 +138,7 @@ def find_definition(function: Any) -> Line:
 
 
 def explain_failure(error: Exception, function: Any) -> CannotCompile:
-    """Return an error with the line, for a function of a program that failed in Python."""
+    """Return an error that names the line at which a function of a program failed."""
     line = find_failing_line(error, function)
     if isinstance(error, ZeroDivisionError):
         return CannotCompile("a division by a number that is 0 with these parameters", line)
@@ -151,7 +153,7 @@ def explain_failure(error: Exception, function: Any) -> CannotCompile:
 
 
 def find_failing_line(error: BaseException, function: Any) -> Line:
-    """Return the line of a program that an error comes from, or else its definition."""
+    """Return the line of a program that raised an error, or else the line of its definition."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_written(f.filename)]
     if not frames or frames[-1].lineno is None:
         return find_definition(function)
@@ -160,20 +162,20 @@ def find_failing_line(error: BaseException, function: Any) -> Line:
 
 
 def _is_written(file: str) -> bool:
-    """Whether a file may hold a program: it is not Python's, a library's or the compiler's."""
+    """Return whether a file may contain a program; Python, libraries and the compiler do not."""
     others = (FOLDER, STDLIB, "<")
     return not file.startswith(others) and "site-packages" not in file and "/strict.py" not in file
 
 
 def _is_caller(file: str, method: bool) -> bool:
-    """Whether code of this file requests a compilation, so that it is not part of a program."""
+    """Return whether a file only requests a compilation, and is not part of a program."""
     if file.startswith(STDLIB) and "site-packages" not in file:
         return True
     return file.startswith(PACKAGE) and (method or not file.startswith(PROGRAMS))
 
 
 def _shorten(file: str) -> str:
-    """Shorten a path to how it is seen from the current folder, where it lies below it."""
+    """Return a path relative to the current folder if the file is below it."""
     try:
         return str(Path(file).resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):

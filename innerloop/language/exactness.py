@@ -1,23 +1,26 @@
-"""Exact certificates: weights and program, run in rational arithmetic, must be equal.
+"""Exact certificates: run the weights and the program in rational arithmetic, and compare the
+results.
 
-Each part of the law is compared at random points: the prologue from the prompt, every step and the
-read-out from a random state. Steps need no more, since what holds for every state holds for all
-steps one after another.
+The parts of the law are compared at random points: the prologue from the prompt, every step and the
+read-out from a random state. It is enough to compare single steps. An equality that holds for every
+state holds for all steps one after another.
 
-Linear attention  both sides are polynomials. A difference of degree D that is not 0 is 0 at a point
-                  of random integers among 2³¹ with probability D/2³¹ at most (Schwartz and Zippel),
-                  and at all p points with (D/2³¹)^p: equality is a proof for these sizes, up to it
-Choices           that a prompt makes, such as the actions of a game, are drawn for each point. The
-                  polynomials are those of one choice: unless every choice was tried, there is a
-                  proof for those that were, and none for the others
-ReLU              a point speaks for its own pattern of active units and heads. Patterns are
-                  counted, and each unit and head should be seen active and silent: where random
-                  points show one side only, signs.py proves that the other never occurs, or
-                  scouting.py looks for it. No proof
+Linear attention  both sides are polynomials. If their difference is a polynomial of degree D other
+                  than 0, it is 0 at a point of random integers among 2³¹ with probability D/2³¹ at
+                  most (Schwartz and Zippel), and at all p points with (D/2³¹)^p. Equality is
+                  therefore a proof for these sizes, except with this probability
+Choices           of a prompt, such as the actions of a game, are drawn for each point. The
+                  polynomials are those of one choice. If not every choice was tried, the proof
+                  covers the choices that were tried, and no others
+ReLU              a point represents its own pattern of active units and heads only. Patterns are
+                  counted, and each unit and head should be observed active and silent. If random
+                  points show one side only, signs.py proves that the other side is impossible, or
+                  scouting.py searches for it. Equality is not a proof
 Weights           the float64 weights, read as rational numbers, may differ from the exact ones by
-                  what rounding can do at a point, and by no more
-Knots             the program means the straight lines between them, and so do the weights: both
-                  are equal to these. How far the lines are from their function is bounded apart
+                  the rounding error that is possible at a point, and by no more
+Knots             both the program and the weights use the straight lines between the knots, so the
+                  comparison is exact. The distance between the lines and their function is bounded
+                  separately
 """
 
 from __future__ import annotations
@@ -41,20 +44,20 @@ from innerloop.language.weights import are_exact
 class Exactness:
     """The outcome of an exact comparison.
 
-    degree       of the polynomials, for linear attention; None with ReLU
-    chance, log10_probability  that polynomials which differ would have passed; empty and None with
-                 ReLU
-    tried, choices     choices that were compared in every part of the law, and that there are; 1
-                       and 1 for prompts that make none
-    discrete     what these choices are, in words
-    drawn_with   what else was drawn in one way only: "one query"
-    patterns     distinct patterns of active ReLUs that were seen
-    signed       ReLUs that have one side only: the other is impossible in range (signs.py)
-    one_sided    ReLUs that have two, and were never seen active, or never silent
+    degree       degree of the polynomials, for linear attention; None with ReLU
+    chance, log10_probability  the probability that different polynomials would have passed; empty
+                 and None with ReLU
+    tried, choices     the number of choices that were compared in every part of the law, and the
+                       number that exist; both are 1 for prompts without choices
+    discrete     the name of these choices, such as "actions"
+    drawn_with   any other part of the prompt that does not vary, such as "one query"
+    patterns     number of distinct patterns of active ReLUs that were observed
+    signed       number of ReLUs for which one side is proved impossible in range (signs.py)
+    one_sided    number of other ReLUs that were never observed active, or never silent
     lines        functions on knots, which count as straight lines
     rounding     deviation that the float64 weights make, relative to max(1, |exact|)
-    exact_weights  whether the weights of the plans are float64 numbers, without rounding
-    difference   where they differ, at the smallest numbers found; empty if they are equal
+    exact_weights  whether all exact weights of the plans are float64 numbers, without rounding
+    difference   the first difference, at the smallest numbers that show one; empty if all are equal
     """
 
     name: str
@@ -84,7 +87,7 @@ class Exactness:
 
     @property
     def status(self) -> str:
-        """`proof` (linear attention, all choices), `points` (exact at those tried) or `differs`."""
+        """`proof` (linear attention, all choices), `points` (equal at those tried) or `differs`."""
         if self.difference:
             return "differs"
         return "proof" if self.degree is not None and self.tried == self.choices else "points"
@@ -108,7 +111,7 @@ class Exactness:
 
     @property
     def _choices(self) -> str:
-        """Say how many of the choices were tried, for prompts that make some."""
+        """Describe how many of the choices were tried, for prompts that have choices."""
         if self.choices == 1:
             return ""
         if self.tried == self.choices:
@@ -118,7 +121,7 @@ class Exactness:
 
     @property
     def text(self) -> str:
-        """The outcome, and what it proves."""
+        """The outcome in a sentence, with what it proves."""
         where = f"{self.points} random points of {self._sizes}{self._choices}"
         if self.difference:
             return f"{self.name}: not equal: {self.difference} (of {where})"
@@ -140,7 +143,7 @@ class Exactness:
 
     @property
     def _proof(self) -> str:
-        """Describe what equality of polynomials proves."""
+        """Describe what the equality of polynomials proves."""
         bound = f"a probability of {self.chance} < 1e{math.ceil(self.log10_probability or 0)}"
         if self.tried == self.choices:
             return f"a proof for these sizes, up to {bound}"
@@ -151,7 +154,7 @@ class Exactness:
 
     @property
     def _seen(self) -> str:
-        """Say which ReLUs were seen from both sides, and why others were not."""
+        """Describe which ReLUs were observed from both sides, and why others were not."""
         both = self.relus - self.signed - len(self.one_sided)
         if not self.signed and not self.one_sided:
             return f"each of the {self.relus} ReLU units and heads was seen active and silent"
@@ -174,13 +177,13 @@ class Exactness:
         return self.text
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
+        """Return the outcome as plain data for JSON."""
         summary = {"status": self.status, "brief": self.brief, "text": self.text}
         return {**asdict(self), "equal": self.equal, **summary}
 
 
 def check_kinds(compiled: Compiled) -> None:
-    """Refuse softmax attention, which has no rational values."""
+    """Raise an error for softmax attention, which does not have rational values."""
     for plan in compiled.plans.values():
         for block in plan.blocks:
             check_kind(block.kind, bool(block.heads))
@@ -192,7 +195,7 @@ def check_exactly(
     seed: int = 0,
     compiled: Compiled | None = None,
 ) -> Exactness:
-    """Compare compiled blocks (the construction's own, if none are given) with the program."""
+    """Compare compiled blocks with the program; by default, those of the construction."""
     if not 1 <= points <= 10_000:
         raise InputError(f"points must be from 1 to 10,000, got {points}")
     own = compiled is None
@@ -254,9 +257,9 @@ def check_exactly(
 
 
 def _bound_chance(checker: PointChecker, degree: int) -> tuple[str, float]:
-    """Bound the probability that polynomials which differ would have passed, and its logarithm.
+    """Bound the probability, and its logarithm, that different polynomials would have passed.
 
-    Those of one choice of one part pass if they are equal at all of its points.
+    The polynomials of one choice in one part pass if they are equal at all points of that choice.
     """
     counts = [count for tried in checker.tried.values() for count in tried.values()]
     least, size = min(counts), max(degree, 1)
@@ -265,7 +268,7 @@ def _bound_chance(checker: PointChecker, degree: int) -> tuple[str, float]:
 
 
 def _list_sizes(construction: ProgramConstruction) -> dict[str, int]:
-    """List the prompt's sizes, and the knots of functions if their number is a parameter."""
+    """List the prompt's sizes, and the number of knots if it is a parameter."""
     knots = construction.values().get("knots")
     return {**construction.sizes, **({"knots": knots} if isinstance(knots, int) else {})}
 

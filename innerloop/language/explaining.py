@@ -1,4 +1,4 @@
-"""Explain what the compiler did: blocks used and needed, the lines they run, what was saved."""
+"""Explanations of a compilation: blocks used and needed, the lines they run, and the savings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PEEPHOLES = {
     "rank": "reduce",
     "merged units": "merge",
 }
-"""The savings of the compiler that can be measured by doing without."""
+"""The savings of the compiler that can be measured by compiling without them."""
 
 
 def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
-    """Describe a program's compilation: its text, its parts, and what each peephole saved.
+    """Describe a program's compilation: its text, its parts, and the effect of each saving.
 
-    `critical_path` is the number of blocks that no schedule of these nodes can do without.
+    `critical_path` is the smallest number of blocks that any schedule of these nodes needs.
     """
     definition = construction.definition
     return {
@@ -54,9 +54,9 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
 
 
 def describe_error(construction: ProgramConstruction) -> str:
-    """Describe the error of a step: that of the straight lines between its knots, if any.
+    """Describe the error of the straight lines between the knots in one step, if there are any.
 
-    What a class declares of itself is left as it is.
+    If a class declares its own description of the error, that one is returned.
     """
     parts = construction.compiled.plans.values()
     knots = {each.line.number: each for plan in parts for each in plan.ranges if each.error}
@@ -70,9 +70,9 @@ def describe_error(construction: ProgramConstruction) -> str:
 
 
 def _find_relative_error(each: Range) -> float | None:
-    """Return the error of straight lines relative to their function; None where that is 0.
+    """Return the relative error of the straight lines, or None if the function can be 0.
 
-    None, too, in another process, where the function is not known.
+    Return None also in another process, where the function is not known.
     """
     knots = each.knots
     if knots is None or knots.function is None:
@@ -88,7 +88,9 @@ def _format_error(error: float, relative: float | None) -> str:
 
 
 def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, int]]:
-    """Measure what each peephole saves per step, by compiling the first and last without it."""
+    """Measure the effect of each saving per step, by compiling the first and last step without
+    it.
+    """
     target = construction.target
     whole = construction.compile_for(target, ends=True).count()
     saved: dict[str, dict[str, int]] = {}
@@ -100,7 +102,9 @@ def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, in
 
 
 def describe_blocks(construction: Any) -> list[str]:
-    """Describe each part in a line: its blocks, how many it needs, and what they compute."""
+    """Describe each part in a line: its blocks, how many it needs, and the values that they
+    compute.
+    """
     lines = []
     for part in explain_program(construction)["parts"]:
         runs = "; ".join(

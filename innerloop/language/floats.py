@@ -1,4 +1,4 @@
-"""What float64 can hold of a rational number."""
+"""Functions that compare rational numbers with the range and precision of float64."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from fractions import Fraction
 
 SMALLEST = 2.0**-1022
-"""Floats below this are subnormal: they have fewer digits the smaller they are."""
+"""The smallest normal float64. Smaller numbers have fewer digits."""
 PRECISION = Fraction(1, 1 << 53)
-"""The relative error that rounding to a normal float64 makes at most."""
+"""The largest relative error of rounding to a normal float64."""
 
 
 def is_representable(number: Fraction) -> bool:
-    """Whether a float64 is within its usual relative precision of a number.
+    """Return whether float64 represents a number with its usual relative precision.
 
-    Subnormal floats are so only where they lose no digits.
+    Subnormal floats do so only if no digits are lost.
     """
     try:
         rounded = float(number)
@@ -26,7 +26,7 @@ def is_representable(number: Fraction) -> bool:
 
 
 def find_size(number: Fraction) -> float:
-    """Return |number| as a float; infinite where it is too large for one."""
+    """Return |number| as a float, or infinity if it is too large for a float."""
     try:
         return abs(float(number))
     except OverflowError:
@@ -34,7 +34,7 @@ def find_size(number: Fraction) -> float:
 
 
 def describe_size(number: Fraction) -> str:
-    """Describe the size of a number that float64 cannot hold, and the limit of float64."""
+    """Describe the size of a number that float64 cannot represent, and the limit of float64."""
     size = math.log10(abs(number.numerator)) - math.log10(number.denominator)
     limit = "at most 1.8e308" if size > 0 else "at least 2.2e-308, or of fewer digits"
     return f"a number of about 1e{round(size)}, which float64 cannot hold: it is {limit}"

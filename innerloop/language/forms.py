@@ -1,8 +1,8 @@
-"""Symbols of the trace: sparse forms with rational coefficients, in what tokens hold.
+"""Symbols of the trace: sparse forms with rational coefficients in the entries of tokens.
 
-    Form     affine in the registers of one token, `me` or `j`: what Q, K, V and MLPs read for free
+    Form     affine in the registers of one token, `me` or `j`: Q, K, V and MLPs read it for free
     Score    bilinear in me and j: Σ c · (entry of me) · (entry of j)
-    Summand  Σ act(score) · value, the value linear in j: what heads compute
+    Summand  Σ act(score) · value, the value linear in j: one head computes each term
 
 An entry is (register, place); ("one", 0) is the constant 1. Symbols are multiplied in products.py.
 """
@@ -28,7 +28,7 @@ TWO_TOKENS = (
 
 
 def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
-    """Add to an entry of a sparse form; entries that become 0 are removed."""
+    """Add a number to an entry of a sparse form, and remove the entry if it becomes 0."""
     old = target.get(key)
     new = amount if old is None else old + amount
     if new:
@@ -38,7 +38,9 @@ def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
 
 
 def times(a: Fraction, b: Fraction) -> Fraction:
-    """Multiply two numbers; most of them are 1, and rational arithmetic is slow."""
+    """Return a product; factors of 1, which are most frequent, skip the slow rational
+    arithmetic.
+    """
     if a == 1:
         return b
     if b == 1:
@@ -54,7 +56,7 @@ def scale_row(row: dict[Any, Fraction], factor: Fraction) -> dict[Any, Fraction]
 
 
 def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:
-    """Add sparse forms."""
+    """Return the sum of sparse forms."""
     result = dict(rows[0])
     for row in rows[1:]:
         for key, c in row.items():
@@ -63,7 +65,7 @@ def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:
 
 
 class Symbol:
-    """Arithmetic that all symbols share; shapes were compared when it was recorded."""
+    """The arithmetic that all symbols have in common; shapes were compared when it was recorded."""
 
     shape: tuple[int, ...]
 
@@ -75,11 +77,11 @@ class Symbol:
         raise NotImplementedError
 
     def rectify(self) -> Symbol:
-        """max(x, 0) on every entry."""
+        """Return max(x, 0) for every entry."""
         raise NotImplementedError
 
     def contract(self, other: Any, operation: str) -> Symbol:
-        """Multiply by `dot`, `outer`, `matvec`, or `times` entry by entry."""
+        """Multiply by `dot`, `outer`, `matvec`, or `times`, which multiplies entry by entry."""
         from innerloop.language.products import multiply
 
         return multiply(self, other, operation)
@@ -114,15 +116,15 @@ class Symbol:
         raise CannotCompile(f"an entry of {TWO_TOKENS}")
 
     def transpose(self) -> Symbol:
-        """Swap rows and columns."""
+        """Exchange rows and columns."""
         raise CannotCompile(f"the transpose of {TWO_TOKENS}")
 
     def sum_entries(self) -> Symbol:
-        """Add up the entries of a vector."""
+        """Return the sum of the entries of a vector."""
         raise CannotCompile(f"the sum of entries of {TWO_TOKENS}")
 
     def stack(self, rows: Sequence[Any]) -> Symbol:
-        """Stack values of one shape along a new first dimension."""
+        """Stack values of the same shape along a new first dimension."""
         raise CannotCompile(f"a stack of {TWO_TOKENS}")
 
     def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Symbol:
@@ -132,7 +134,7 @@ class Symbol:
     def sum_hinges(
         self, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]
     ) -> Symbol:
-        """Σ_k weight_k relu(slope_k x + bias_k) on every entry."""
+        """Return Σ_k weight_k relu(slope_k x + bias_k) for every entry x."""
         hinged = [(self * s + b).rectify() * w for s, b, w in zip(slope, bias, weight, strict=True)]
         result = hinged[0]
         for each in hinged[1:]:
@@ -141,7 +143,7 @@ class Symbol:
 
 
 class Form(Symbol):
-    """Affine forms of what one token holds: one row per entry; `side` is me or j."""
+    """Affine forms of the entries of one token, one row per result; `side` is "me" or "j"."""
 
     def __init__(self, shape: tuple[int, ...], rows: list[Row], side: str) -> None:
         self.shape = shape
@@ -201,7 +203,7 @@ class Form(Symbol):
 
 
 class Score(Symbol):
-    """Bilinear in me and j: rows of {(entry of me, entry of j): coefficient}."""
+    """Bilinear forms in me and j, as rows of {(entry of me, entry of j): coefficient}."""
 
     def __init__(self, shape: tuple[int, ...], rows: list[Pairs]) -> None:
         self.shape = shape
@@ -222,12 +224,12 @@ class Score(Symbol):
         return Summand(self.shape, terms)
 
     def depends_on(self, side: str) -> bool:
-        """Whether it depends on what `me` holds, or on what `j` holds."""
+        """Return whether it depends on the entries of this side, `me` or `j`."""
         which = 0 if side == "me" else 1
         return any(pair[which] != ONE for row in self.rows for pair in row)
 
     def as_form(self, side: str) -> Form:
-        """Return a score that depends on one token alone as a form."""
+        """Return a score that depends on one token only as a form."""
         which = 0 if side == "me" else 1
         return Form(self.shape, [{p[which]: c for p, c in r.items()} for r in self.rows], side)
 
@@ -241,7 +243,7 @@ class Term(NamedTuple):
 
 
 class Summand(Symbol):
-    """A sum of terms: what is summed over j."""
+    """A sum of terms, to be summed over j."""
 
     def __init__(self, shape: tuple[int, ...], terms: list[Term]) -> None:
         self.shape = shape
@@ -273,7 +275,7 @@ def add_all(a: Any, b: Any, shape: tuple[int, ...]) -> list[Any]:
 
 
 def as_pair(value: Any) -> Any:
-    """Return a number or a form as a score; scores and summands as they are."""
+    """Return a number or a form as a score; return scores and summands unchanged."""
     if not isinstance(value, Symbol):
         number = to_fraction(value)
         return Score((), [{(ONE, ONE): number} if number else {}])
@@ -285,7 +287,7 @@ def as_pair(value: Any) -> Any:
 
 
 def as_summand(score: Any) -> Summand:
-    """Return a score as a summand: its entries become values where they can, else scores."""
+    """Return a score as a summand; its entries become values if possible, and scores otherwise."""
     if isinstance(score, Summand):
         return score
     if not score.depends_on("me"):

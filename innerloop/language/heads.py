@@ -1,6 +1,7 @@
-"""Pass 6, heads: the linear terms of a block by as few heads as their rank, in pairs for ReLU.
+"""Pass 6, heads: compute the linear terms of a block with as few heads as their rank.
 
-Terms with an activation of their own are heads as they are; equal scores share one.
+In a ReLU block, each linear head becomes a pair of mirrored heads. A term with an activation in the
+program becomes a head directly; terms with equal scores share one head.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from innerloop.language.units import freeze
 
 
 class HeadBuilder:
-    """Makes the heads of one block; `where` and `in_place` say where results are kept."""
+    """Builds the heads of one block.
+
+    `where` maps the entries of results to their places. `in_place` contains the results that
+    attention adds to the state itself.
+    """
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class HeadBuilder:
         self.active: dict[Any, tuple[Any, Any]] = {}  # score with its gate → itself, value
 
     def build(self, nodes: list[Node]) -> list[PlannedHead]:
+        """Return the heads that compute all sums over tokens among these nodes."""
         for node in nodes:
             if node.attends:
                 self._add(node)
@@ -50,6 +56,7 @@ class HeadBuilder:
         return heads
 
     def _add(self, node: Node) -> None:
+        """Collect the terms of one node, with places instead of entries."""
         factor = self._find_factor(node)
         gate = self._place_pairs(node.gate)
         for term in node.terms:
@@ -64,7 +71,7 @@ class HeadBuilder:
                 self.linear[freeze(gate)].append((score, value))
 
     def _find_factor(self, node: Node) -> Fraction:
-        """Return the factor between a node's normalisation and the block's."""
+        """Return the factor that converts the block's normalisation to that of the node."""
         normalisation = node.setting.normalisation if node.setting else None
         if normalisation == self.chosen.normalisation:
             return Fraction(1)
@@ -84,7 +91,10 @@ class HeadBuilder:
         return placed
 
     def _place_value(self, node: Node, value: Mapping[Any, Fraction], factor: Fraction) -> Pairs:
-        """Write a value's targets as places, or as what they add to in the state."""
+        """Return a value with the places that it is written to.
+
+        If the node's result is added to the state, these are places of the state.
+        """
         placed: Pairs = {}
         direct = self.in_place.get(node.name)
         for (index, key), c in value.items():

@@ -1,4 +1,7 @@
-"""Writing in place: which readings decide whether a result may be added to the state itself."""
+"""Writing in place: find out whether a result may be added to the state itself.
+
+That depends on every later reading, a linear form of states and results.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from innerloop.language.forms import Entry, Row
 
 
 class Readings:
-    """All that is read after a block's attention, found by the node or the state that it reads."""
+    """All readings after a block's attention, indexed by the nodes and the states that they
+    read.
+    """
 
     def __init__(self, rows: list[Row], states: Collection[Entry]) -> None:
         self.rows = [dict(row) for row in rows]
@@ -27,9 +32,10 @@ class Readings:
                 self.nodes[name].append(number)
 
     def list_equations(self, name: str) -> list[tuple[Row, Row]]:
-        """Return the parts P and Q of each reading of a node, and of those that share its states.
+        """Return the parts P and Q of each reading that constrains a node's result.
 
-        What shares no state with these, directly or by others, has a solution of its own: 0.
+        These are the readings of the node and, repeatedly, those that share states with them. All
+        other readings do not constrain it; their solution is 0.
         """
         waiting = list(self.nodes[name])
         reached = set(waiting)
@@ -49,7 +55,7 @@ class Readings:
         ]
 
     def forget(self, name: str) -> None:
-        """Take a node out of all readings."""
+        """Remove a node from all readings."""
         for number in self.nodes[name]:
             row = self.rows[number]
             for entry in [entry for entry in row if entry[0] == name]:
@@ -57,7 +63,9 @@ class Readings:
 
 
 def amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
-    """Whether results would be enlarged too much, and their rounding errors with them."""
+    """Return whether the solution enlarges results too much, and with them their rounding
+    errors.
+    """
     most = max((find_size(c) for _, right in equations for c in right.values()), default=0.0)
     limit = MAX_AMPLIFICATION * most
     return any(find_size(c) > limit for row in solution.values() for c in row.values())

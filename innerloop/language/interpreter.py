@@ -1,7 +1,8 @@
-"""The interpreter: replays a record on arrays, batched and differentiable, or of rational numbers.
+"""The interpreter: it replays a record on arrays, batched and differentiable, or of rationals.
 
-It is the reference that compiled weights are held against, and shares the record with the compiler.
-Registers are arrays (*batch, tokens, *shape), with one token for shared ones.
+It is the reference that compiled weights are compared with. Interpreter and compiler replay the
+same record. Registers are arrays of shape (*batch, tokens, *shape); a shared register has one
+token.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def insert_axis(array: Array, place: int) -> Array:
 
 
 class Interpreter(Machine):
-    """Holds the registers of all tokens during a replay; the first `context` are context.
+    """Holds the registers of all tokens during a replay; the first `context` tokens are context.
 
-    A `smooth` one computes functions themselves, not the straight lines between their knots.
+    If it is `smooth`, it computes the functions themselves instead of the lines between their
+    knots.
     """
 
     def __init__(
@@ -64,16 +66,18 @@ class Interpreter(Machine):
         )
 
     def interpolate(self, value: Value, knots: Knots) -> Value:
-        """Straight lines; the function itself if the interpreter is `smooth`."""
+        """Return the straight lines between knots, or the function itself if the interpreter is
+        `smooth`.
+        """
         if self.smooth:
             return Value(knots.evaluate(value.array), value.shape)
         return value.sum_hinges(*knots.net)
 
     def check_range(self, value: Any, low: Any, high: Any) -> None:
-        """Ranges are checked by `usage` of the construction."""
+        """Do nothing: the construction's method `usage` checks ranges."""
 
     def check_number(self, number: Any, least: int, above: bool, name: str) -> None:
-        """Numbers are checked when they are compiled: one that `identify` fits may be anything."""
+        """Do nothing: the compiler checks numbers, and `identify` may try any number in a fit."""
 
     def check_values(self, value: Value, condition: Condition, name: str) -> None:
         violated = find_violations(value.array, condition, self._error)
@@ -86,11 +90,13 @@ class Interpreter(Machine):
 
     @property
     def _error(self) -> float:
-        """By how much a flag may be off: by nothing where numbers are rational."""
+        """The largest error that a flag may have; 0 for rational numbers."""
         return find_error(self._like.dtype) if isinstance(self._like, Tensor) else 0.0
 
     def _find_keys(self, over: str) -> np.ndarray:
-        """Return which tokens count, (tokens, keys), or (1, keys) if that is the same for all."""
+        """Return which tokens count, (tokens, keys), or (1, keys) if they are the same for all
+        tokens.
+        """
         keys = np.arange(self.tokens)
         if over == "causal":
             return keys[None, :] <= keys[:, None]
@@ -123,7 +129,7 @@ class Interpreter(Machine):
         return Value(insert_axis(weighted.sum(keys), keys), value.shape)
 
     def _find_flags(self, where: Body) -> Array:
-        """Return the flag of each pair of tokens; refuse one that is neither 0 nor 1."""
+        """Return the flag of each pair of tokens; raise an error if one is neither 0 nor 1."""
         flags = _as_value(where(), self._like).array
         violated = find_violations(flags, "0 or 1", self._error)
         if violated.any():
@@ -135,7 +141,10 @@ class Interpreter(Machine):
         return flags
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
-        """Return which pairs of tokens have the same mark; marks that are not apart are refused."""
+        """Return which pairs of tokens have the same mark.
+
+        Raise an error if marks are too close.
+        """
         marks, least = (
             self.registers[mark].array,
             float(gap.array if isinstance(gap, Value) else gap),
@@ -180,18 +189,18 @@ class Interpreter(Machine):
 
 
 def _pick(array: Array, marked: Array) -> Any:
-    """Return one of the marked entries of an array."""
+    """Return the entry of an array at the first marked position."""
     return array.reshape(-1)[int(marked.reshape(-1).nonzero()[0].reshape(-1)[0])]
 
 
 def _expand_entries(array: Array, shape: tuple[int, ...]) -> Array:
-    """Repeat one number for every entry of a register: the last dimensions become its shape."""
+    """Repeat one number for every entry of a register, whose shape becomes the last dimensions."""
     whole = tuple(array.shape[: array.ndim - len(shape)]) + shape
     return array.expand(whole) if isinstance(array, Tensor) else np.broadcast_to(array, whole)
 
 
 def _as_value(value: Any, like: Array) -> Value:
-    """Return a value as it is, and a plain number as a value."""
+    """Return a value unchanged, and convert a plain number to a value."""
     if isinstance(value, Value):
         return value
     return Value(convert_like(like, value).reshape(1, 1), ())

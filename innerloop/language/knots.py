@@ -1,4 +1,6 @@
-"""Functions on knots: straight lines between them, and how far these are from the function."""
+"""Functions on knots: the straight lines between the knots, and their distance from the
+function.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +17,32 @@ from innerloop.language.refusals import describe_kind
 from innerloop.transformer.pieces import Elementwise, piecewise_linear
 
 SHARES = torch.linspace(0.0, 1.0, 33, dtype=torch.float64)
-"""Where the error of an interval is measured."""
+"""The relative positions in each interval at which the error of its line is measured."""
 FAR = 1e30
-"""Where constant lines outside of the knots end."""
+"""The outer end of the constant lines outside of the knots."""
 
 
 @dataclass(frozen=True, eq=False)
 class Knots:
-    """A function, and the places where straight lines meet it."""
+    """A function, and the places (knots) at which the straight lines are equal to it."""
 
     function: Callable[[Tensor], Tensor]
     places: Tensor
 
     def evaluate(self, places: Tensor) -> Tensor:
-        """Return the function at some places; it may change the copy that it is called with."""
+        """Return the function at some places; it receives a copy, which it may change."""
         return self.function(places.clone())
 
     @cached_property
     def net(self) -> tuple[list[float], ...]:
-        """Slope, bias and weight of the hidden units that add up to the lines."""
+        """Slope, bias and weight of the hidden units whose sum is the straight lines."""
         piece = piecewise_linear("x", "y", self.evaluate, self.places)
         assert isinstance(piece, Elementwise)
         return tuple(part.tolist() for part in (piece.slope, piece.bias, piece.weight))
 
     @cached_property
     def levels(self) -> Tensor:
-        """The function at the knots."""
+        """The values of the function at the knots."""
         return self.evaluate(self.places)
 
     @cached_property
@@ -50,7 +52,10 @@ class Knots:
 
     @cached_property
     def _measured(self) -> Tensor:
-        """Function minus line, at all shares of each interval, rounding apart."""
+        """Function minus line at the positions `SHARES` of each interval.
+
+        Rounding errors are set to 0.
+        """
         low, high = self.places[:-1, None], self.places[1:, None]
         inside = self.evaluate(low + (high - low) * SHARES)
         inside[:, 0], inside[:, -1] = self.levels[:-1], self.levels[1:]
@@ -62,14 +67,15 @@ class Knots:
 
     @cached_property
     def errors(self) -> Tensor:
-        """The largest difference between function and line that was measured in each interval."""
+        """The largest measured distance between function and line in each interval."""
         return self._measured.abs().amax(-1)
 
     def _bound_errors(self) -> Tensor:
-        """Bound function minus line in each interval, from below and from above.
+        """Return a lower and an upper bound on function minus line in each interval.
 
-        Between the points where it is measured it may turn by h²/8 · max|f″|: a quarter of the
-        largest second difference, which allows for an f″ twice as large as was seen.
+        Between two measured points, the function may differ by a further h²/8 · max|f″|. A quarter
+        of the largest second difference estimates this, and allows for an f″ twice as large as
+        measured.
         """
         measured = self._measured
         turn = measured.diff(n=2).abs().amax(-1) / 4
@@ -79,7 +85,7 @@ class Knots:
     def lines(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Places, levels, slopes, and the least and largest error of the lines.
 
-        Those outside of the knots, which are constant, are among them where the function settles.
+        If the function converges outside of the knots, the constant lines there are included.
         """
         places, levels, slopes = self.places, self.levels, self.slopes
         errors = self._bound_errors()
@@ -93,7 +99,10 @@ class Knots:
         return places, levels, slopes, errors
 
     def _measure_tail(self, end: Tensor, level: Tensor, width: Tensor) -> Tensor | None:
-        """Return the least and largest error beyond an end, if the function settles, one way."""
+        """Return the least and largest error beyond an end of the knots.
+
+        Return None unless the function is monotone there and converges.
+        """
         distance = self.evaluate(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
         steps, rounding = distance.diff(), 8 * torch.finfo(end.dtype).eps * (1 + level.abs())
         one_way = bool((steps >= -rounding).all()) or bool((steps <= rounding).all())
@@ -104,7 +113,9 @@ class Knots:
         ]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let copies in other processes do without the function, which may have no name."""
+        """Return the state without the function, which may have no name, so that it can be
+        pickled.
+        """
         names = ("places", "net", "errors", "lines")
         return {**{name: getattr(self, name) for name in names}, "function": None}
 
@@ -114,8 +125,9 @@ class Knots:
     def enclose(self, middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, slope and half: the function is value + slope·t ± half at middle + t.
 
-        For all |t| ≤ radius where it is asked: between the knots, and beyond them if it settles.
-        Nothing is known, and half is infinite, where none of these are.
+        This holds for all |t| ≤ radius in the domain: between the knots, and beyond them if the
+        function converges there. If the interval lies outside of the domain, nothing is known, and
+        half is infinite.
         """
         places, levels, slopes, errors = (part.to(middle) for part in self.lines)
         low, high = (
@@ -141,7 +153,7 @@ class Knots:
 
 
 def check_knots(knots: Knots) -> None:
-    """Refuse knots, and functions on them, that no straight lines can follow."""
+    """Raise an error for knots, or functions on them, that straight lines cannot follow."""
     places = knots.places
     if places.ndim != 1 or len(places) < 2 or not bool((places.diff() > 0).all()):
         raise CannotCompile("knots must be at least two increasing numbers")

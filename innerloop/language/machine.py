@@ -1,6 +1,6 @@
-"""The machine that replays a record: the interpreter, on arrays, or the tracer, on symbols.
+"""The interface for replaying a record: the interpreter works on arrays, the tracer on symbols.
 
-Both replay the same record, and share nothing else.
+Both replay the same record, and have no other code in common.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from innerloop.language.refusals import Refusing, describe_kind
 
 Function = Callable[..., Any]
 Body = Callable[[], Any]
-"""Computes what is summed, for all pairs of this token and another."""
+"""A function that computes the summand for all pairs of this token and another."""
 
 
 class Machine(ABC):
-    """What the instructions of a record do, besides arithmetic."""
+    """The operations of a record besides arithmetic."""
 
     numbers: Mapping[str, Any]
-    """The program's numbers, as this machine computes with them."""
+    """The program's numbers, in the form in which this machine computes with them."""
 
     @abstractmethod
     def read(self, name: str, side: str) -> Any:
@@ -47,42 +47,42 @@ class Machine(ABC):
         mark: str | None,
         gap: Any,
     ) -> Any:
-        """Sum over other tokens."""
+        """Return a sum over other tokens."""
 
     @abstractmethod
     def attend_softmax(
         self, score: Body, value: Body, over: str, where: Body | None, reach: Any
     ) -> Any:
-        """Average over other tokens with softmax weights."""
+        """Return an average over other tokens with softmax weights."""
 
     @abstractmethod
     def interpolate(self, value: Any, knots: Knots) -> Any:
-        """Compute straight lines between knots on every entry."""
+        """Return the straight lines between knots, evaluated on every entry."""
 
     @abstractmethod
     def check_range(self, value: Any, low: Any, high: Any) -> None:
-        """Note, or check, that a value stays in a range."""
+        """Record, or check, that a value is in a range."""
 
     @abstractmethod
     def check_values(self, value: Any, condition: Condition, name: str) -> None:
-        """Note, or check, a condition on every entry of a value."""
+        """Record, or check, a condition on every entry of a value."""
 
     @abstractmethod
     def check_number(self, number: Any, least: int, above: bool, name: str) -> None:
-        """Check that a number of the program is at least, or above, a limit."""
+        """Check that a number of the program is at least a limit, or above it."""
 
 
 RUNNING: ContextVar[tuple[Machine, ...]] = ContextVar("running", default=())
 
 
 def get_machine() -> Any:
-    """Return the machine that replays a record now."""
+    """Return the machine that is replaying a record."""
     return RUNNING.get()[-1]
 
 
 @contextmanager
 def run_on(machine: Machine) -> Iterator[None]:
-    """Let products and units of symbols be added to a machine."""
+    """Make products and hidden units of symbols add their nodes to this machine."""
     token = RUNNING.set((*RUNNING.get(), machine))
     try:
         yield
@@ -91,7 +91,7 @@ def run_on(machine: Machine) -> Iterator[None]:
 
 
 def check_function(function: Any, name: str) -> None:
-    """Refuse anything but a function of one other token."""
+    """Raise an error unless the argument is a function of one other token."""
     if not callable(function) or isinstance(function, Refusing):
         raise CannotCompile(
             f"{name} takes a function of another token, got {describe_kind(function)}: write "

@@ -1,4 +1,6 @@
-"""Matrices of a program, one for each step: explicit, random near a multiple of I, or that."""
+"""Matrices of a program, one per step: explicit, random near a multiple of I, or a multiple of
+I.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from innerloop.constructions.base import MAX_WEIGHTS
 from innerloop.errors import InputError, OutOfRangeError
 
 Matrices = Tensor | Literal["random", "identity"]
-"""Explicit matrices (one per step, or one for all), random ones near a multiple of I, or that
-multiple itself."""
+"""Explicit matrices (one per step, or one for all), "random" ones near a multiple of I, or the
+multiple itself ("identity").
+"""
 
 
 def make_matrices(
@@ -24,9 +27,11 @@ def make_matrices(
     d: int,
     seed: int,
 ) -> Tensor:
-    """Return one d×d matrix per step; words are scaled by `scale`, or `default_scale` if None.
+    """Return one d×d matrix per step.
 
-    "random" draws scale·(I + 0.3 G/√d) with Gaussian G: no two commute, none is symmetric.
+    The words "random" and "identity" are scaled by `scale`, or by `default_scale` if that is None.
+    "random" draws scale·(I + 0.3 G/√d) with Gaussian G: no two matrices commute, and none is
+    symmetric.
     """
     if isinstance(matrices, Tensor):
         if scale is not None:

@@ -1,8 +1,8 @@
-"""Between trace and schedule: hidden units that are only read together are kept as one result.
+"""Merging, between trace and schedule: hidden units that are only read together become one result.
 
-`me.s = relu(a) − relu(b)` has two layers of units, and whoever reads s reads their difference: it
-needs one place for each entry, not two. Units are merged if every reading of the one is a reading
-of the other too, always in the same ratio.
+A reader of `me.s = relu(a) − relu(b)` reads the difference of two layers of hidden units. The
+difference needs one place for each entry, and the two layers would need two. Layers are merged if
+every reading of one layer also reads the other, always in the same ratio.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from innerloop.language.nodes import Node
 from innerloop.language.trace import Trace
 
 Uses = dict[Any, Fraction]
-"""Where a node is read, (reading, entry), and its coefficient there."""
+"""The readings of a node: a coefficient for each pair (reading, entry)."""
 
 
 def merge_units(trace: Trace) -> None:
@@ -54,7 +54,7 @@ def merge_units(trace: Trace) -> None:
 def list_readings(node: Node) -> Iterator[Row]:
     """Yield every linear reading of a node.
 
-    A score is linear in the query for each entry of the key, and the other way round.
+    A score is linear in the query for each entry of the key, and vice versa.
     """
     for part in node.parts:
         yield from part.rows
@@ -72,7 +72,7 @@ def list_readings(node: Node) -> Iterator[Row]:
 
 
 def forget_nodes(nodes: Iterable[Node], rows: Iterable[Row], names: set[str]) -> None:
-    """Take the entries of nodes out of all readings: something else stands for them."""
+    """Remove the entries of nodes from all readings, because another node replaces them."""
 
     def drop(row: dict[Any, Fraction], sides: tuple[int, ...] | None) -> None:
         for key in list(row):
@@ -93,6 +93,6 @@ def forget_nodes(nodes: Iterable[Node], rows: Iterable[Row], names: set[str]) ->
 
 
 def _find_place(trace: Trace, node: Node) -> int:
-    """Return where a node may stand in the list: after all that it reads."""
+    """Return the first position in the list at which a node comes after all nodes that it reads."""
     reads = node.list_reads()
     return 1 + max((i for i, each in enumerate(trace.nodes) if each.name in reads), default=-1)

@@ -1,7 +1,8 @@
-"""The author's own words for a result: the variable that it is assigned to, and its statement.
+"""The author's name of a result: the variable that it is assigned to, and its statement.
 
-A program may keep a result in a variable of Python's, `fit = total(…)`, which a record does not
-contain. So a record has the frames of the program at each instruction; its text says the rest.
+A program may store a result in a Python variable, as in `fit = total(…)`. Records do not contain
+variables. They contain the frames of the program at each instruction instead, and the text of the
+program at these lines contains the names.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any, NamedTuple
 from innerloop.language.errors import NOWHERE, Place, is_program, list_frames, read_line
 
 MAX_NAME = 22
-"""Characters of an expression that names a result."""
+"""The largest number of characters of an expression that is used as a name."""
 
 
 class Call(NamedTuple):
-    """Where a frame of a program stands: the file, and the lines and columns of the expression."""
+    """The position of a program's frame: its file, and the lines and columns of the expression."""
 
     path: str
     first: int
@@ -31,7 +32,9 @@ class Call(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement of a program on one line, with its number; `node` is None if it has no text."""
+    """A statement of a program on one line, with its number; `node` is None if its text is
+    unknown.
+    """
 
     number: int
     text: str
@@ -39,7 +42,7 @@ class Statement(NamedTuple):
 
 
 class PlaceFinder:
-    """Finds where a program stands while it is recorded; each place is looked up once."""
+    """Finds the position of a program while it is recorded; each position is looked up once."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Place] = {}
@@ -62,7 +65,7 @@ def _read_call(frame: FrameType) -> Call:
 
 
 def find_statement(path: str, number: int) -> Statement:
-    """Find the statement that a line belongs to; of a loop or a branch, its first line alone."""
+    """Find the statement that contains a line; for a loop or a branch, only its first line."""
     raw = " ".join(linecache.getline(path, number).split())
     holding = [
         node
@@ -76,16 +79,17 @@ def find_statement(path: str, number: int) -> Statement:
 
 
 def list_statements(calls: Sequence[Call]) -> list[Statement]:
-    """List the statements that lead to a result, from that of the part itself inwards."""
+    """List the statements that lead to a result, from the outermost function inwards."""
     statements = [find_statement(call.path, call.first) for call in reversed(calls)]
     return list(dict.fromkeys(statements))
 
 
 def find_name(calls: Sequence[Call]) -> str:
-    """Find the author's name of a result, in the innermost frame that has one.
+    """Return the author's name of a result, in the innermost frame that has one.
 
-    That is the variable that the whole result is assigned to, or the variable with the expression
-    that is a part of it: `theta: mean(…)`. Empty where nothing is assigned or returned.
+    That is the variable to which the whole result is assigned. If the result is part of an
+    expression, the name contains both: `theta: mean(…)`. The name is empty if nothing is assigned
+    or returned.
     """
     inner: Statement | None = None
     for number, call in enumerate(calls, 1):
@@ -121,7 +125,7 @@ def _find_target(statement: ast.stmt | None) -> str:
 
 
 def _describe_part(value: ast.expr | None, call: Call) -> str:
-    """Describe the expression of a call: a function by its name, all else by its text."""
+    """Describe the expression of a call: a function by its name, anything else by its text."""
     for node in ast.walk(value) if value is not None else ():
         if isinstance(node, ast.expr) and _find_span(node) == call[1:]:
             text = ast.unparse(node)
@@ -149,7 +153,7 @@ def _list_statements(path: str) -> list[ast.stmt]:
 
 
 def find_returns(function: Any) -> list[Statement]:
-    """List the statements with which a function of a program returns."""
+    """List the return statements of a function of a program."""
     code = function.__code__
     holding = [
         node

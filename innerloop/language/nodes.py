@@ -1,4 +1,6 @@
-"""Nodes of a trace: what heads and hidden units must compute, and the ranges that they need."""
+"""Nodes of a trace: the computations of heads and hidden units, and the ranges that they
+require.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from innerloop.language.naming import Call, find_name
 
 
 class Setting(NamedTuple):
-    """Mask and normalisation of attention."""
+    """The mask and the normalisation of attention."""
 
     mask: str
     normalisation: str
@@ -25,8 +27,8 @@ class Setting(NamedTuple):
 class Range(NamedTuple):
     """A range that forms of a token must stay in, and the line that requires it.
 
-    knots      of a function that is followed there
-    condition  what the forms must be instead: flags of gates, say, are 0 or 1
+    knots      the knots of a function, if the range is that of its argument
+    condition  a condition that replaces the range, for example that flags are 0 or 1
     """
 
     rows: list[Row]
@@ -38,14 +40,14 @@ class Range(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The largest difference that was measured between straight lines and their function."""
+        """The largest measured distance between the straight lines and their function."""
         return 0.0 if self.knots is None else float(self.knots.errors.max())
 
 
 class Part(NamedTuple):
     """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`.
 
-    Where they follow a function, they are `factor` times the lines between its `knots`.
+    If they follow a function, they compute `factor` times the lines between its `knots`.
     """
 
     rows: list[Row]
@@ -54,7 +56,7 @@ class Part(NamedTuple):
     factor: Fraction = Fraction(1)
 
     def scale(self, factor: Fraction) -> Part:
-        """Multiply what the units add."""
+        """Multiply the result of the units by a number."""
         slope, bias, weight = self.net
         net = slope, bias, [factor * c for c in weight]
         return self._replace(net=net, factor=factor * self.factor)
@@ -64,14 +66,14 @@ class Part(NamedTuple):
 class Node:
     """A sum over tokens (kinds linear, relu, softmax) or a layer of hidden units (kind mlp).
 
-    setting  mask and normalisation; None where any average over tokens will do
-    gate     score terms that close a head to some tokens; it is open where they add up to 0
+    setting  mask and normalisation; None if any average over tokens is suitable
+    gate     score terms that close a head to some tokens; it is open if they add up to 0
     reach    the largest |score| that a closed gate silences
     flagged  whether the gate is reach·(flag − 1) of a flag that must be 0 or 1
-    parts    hidden units, whose sum it is
-    shared   whether it is the same in every token
+    parts    groups of hidden units; the node is their sum
+    shared   whether the result is the same in every token
     block    the block that computes it, counted from 1
-    calls    where the program computes it
+    calls    the positions in the program that compute it
     """
 
     name: str
@@ -99,7 +101,7 @@ class Node:
         return math.prod(self.shape)
 
     def copy(self) -> Node:
-        """Copy it with all of its forms, so that they can be changed."""
+        """Return a copy whose forms can be changed independently."""
         terms = [
             term._replace(score=dict(term.score), value=dict(term.value)) for term in self.terms
         ]
@@ -108,7 +110,7 @@ class Node:
 
     @property
     def rows(self) -> list[Row]:
-        """All forms that hidden units read."""
+        """All forms that its hidden units read."""
         return [row for part in self.parts for row in part.rows]
 
     @property

@@ -1,16 +1,17 @@
-"""Passes 3 to 7, placement: where results are kept, and which heads and units compute them.
+"""Passes 3 to 7, placement: choose the places of results, and the heads and units that compute
+them.
 
-In place     results of attention are added to the state itself where an exact solution of P G = Q
-             exists: every later reading ρ = P·state + Q·result then sees the same numbers
-Early write  a result that is the new value of a state, whose old one is not read any more, is
-             kept in the place of that state, which is cleared for it
+In place     attention adds a result to the state itself, if an exact solution G of P G = Q exists:
+             every later reading ρ = P·state + Q·result then has the same value
+Early write  a result that is the new value of a state is written to the place of that state, which
+             is cleared for it, if the old value is not read any more
 Early clear  a state that is not read any more is cleared before the last block, which may then
              write its new value in place
 Liveness     other results have scratch places from their block to their last reader, whose MLP
              clears them for others
 Heads        the linear terms of a block are reduced to as few heads as their rank
-Units        linear parts of an MLP are reduced to their rank; equal units are merged, and what is
-             only read together is kept as one result (merging.py)
+Units        linear parts of an MLP are reduced to their rank; equal units are merged, and units
+             that are only read together become one result (merging.py)
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from innerloop.language.trace import Trace
 from innerloop.language.units import UnitBuilder
 
 MIN_HINGES = 16
-"""From this many hinges on, units on several entries are stored once."""
+"""If units on several entries have at least this many hinges, the hinges are stored once."""
 
 
 def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool = True) -> Plan:
-    """Plan the blocks that give every result of a trace; `empty` registers are 0 before them.
+    """Plan the blocks that compute every result of a trace.
 
-    Unless they are to be `tidy`, scratch places keep what they hold: nothing reads them again.
+    The registers in `empty` are 0 before these blocks. Scratch places keep their last contents,
+    which nothing reads again, unless `tidy` is set.
     """
     if target.peepholes.merge:
         merge_units(trace)
@@ -84,7 +86,7 @@ def _list_ranges(trace: Trace, schedule: Schedule) -> list[Range]:
 
 
 class _Scratch:
-    """Scratch places: the lowest free one is taken first."""
+    """The scratch places; the lowest free one is used first."""
 
     def __init__(self) -> None:
         self.free: list[int] = []
@@ -101,7 +103,7 @@ class _Scratch:
 
 
 class _Planner:
-    """Plans block after block; knows where every result is kept."""
+    """Plans one block after another, and records the place of every result."""
 
     def __init__(
         self, schedule: Schedule, results: dict[Entry, Row], target: Target, tidy: bool
@@ -123,12 +125,16 @@ class _Planner:
         self.scratch = _Scratch()
 
     def _is_late_unit(self, name: str) -> bool:
-        """Whether a name is that of hidden units in the last block, which write to the state."""
+        """Return whether these are hidden units of the last block, which write to the state
+        directly.
+        """
         node = self.known.get(name)
         return node is not None and not node.attends and node.block == self.last
 
     def write_early(self, empty: Collection[str]) -> None:
-        """Keep results that are a state's new value in its places, if the old one is dead."""
+        """Write a state's new value to the state's own places if the old value is not read any
+        more.
+        """
         read: dict[Entry, int] = defaultdict(int)
         for node in self.schedule.nodes:
             for entry in node.list_entries():
@@ -155,7 +161,7 @@ class _Planner:
                     self.cleared[dead].append(entry)
 
     def clear_early(self, trace: Trace, empty: Collection[str]) -> None:
-        """Treat states that are empty, or can be emptied, as 0 before the last block."""
+        """Treat states that are empty, or can be cleared, as 0 before the last block."""
         for name, form in trace.results.items():
             sources = {self.known[e[0]] for row in form.rows for e in row if e[0] in self.known}
             fed = any(node.attends and node.block == self.last for node in sources)
@@ -170,10 +176,10 @@ class _Planner:
                 add_to(self.results[entry], entry, Fraction(1))
 
     def write_in_place(self) -> None:
-        """Find which results of attention can be added to the state itself.
+        """Find the results of attention that can be added to the state itself.
 
-        Every later reading is P·state + Q·result, with rows of P and Q for each: if P G = Q has a
-        solution, G·result is added to the state, and the readings need the result no more.
+        Every later reading is P·state + Q·result, with rows P and Q for each. If P G = Q has a
+        solution, G·result is added to the state, and the readings do not need the result any more.
         """
         for number in range(1, self.last + 1):
             readings = Readings([*self._list_later(number)], self.results)
@@ -191,7 +197,7 @@ class _Planner:
             forget_nodes(self.schedule.nodes, self.results.values(), set(self.in_place))
 
     def _list_later(self, number: int) -> Iterator[Row]:
-        """Yield all that is read after the attention of a block."""
+        """Yield all readings after the attention of a block."""
         for node in self.schedule.nodes:
             if node.block > number or (node.block == number and not node.attends):
                 yield from list_readings(node)
@@ -213,7 +219,7 @@ class _Planner:
         return block
 
     def _label(self, number: int, block: PlannedBlock) -> None:
-        """Note the author's names of what scratch places hold, and of what is cleared or new."""
+        """Record the author's names for scratch places, and for places that are cleared or new."""
         for node in self.schedule.nodes:
             if node.name in self.early:
                 continue
@@ -265,7 +271,10 @@ class _Planner:
         block.units = units.build()
 
     def _locate(self, row: Row, held: Mapping[Entry, Entry]) -> Row:
-        """Write a row in terms of places; what was written in place is in the state already."""
+        """Return a row in terms of places.
+
+        Results written in place are part of the state already.
+        """
         located: Row = {}
         for entry, c in row.items():
             if entry[0] not in self.in_place:
@@ -295,7 +304,7 @@ class _Planner:
 
 
 def _pair_entries(rows: list[Row], writes: list[Row]) -> tuple[list[Entry], list[Entry]] | None:
-    """Return sources and targets, if each row and write is one entry, of one register."""
+    """Return sources and targets if each row and each write is a single entry of one register."""
     sides = []
     for part in (rows, writes):
         if any(len(row) != 1 or set(row.values()) != {1} or ONE in row for row in part):

@@ -1,6 +1,7 @@
-"""A plan: blocks as exact sparse weights between entries of registers, before they are emitted.
+"""A plan: blocks as exact sparse weights between entries of registers, before emission.
 
-Everything is rational here; `emission` makes tensors of it, `rational` runs it as it is.
+All numbers are rational here. `emission` converts them to tensors, and `rational` computes with
+them directly.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ SCRATCH = "scratch"
 
 
 class PlannedHead(NamedTuple):
-    """A head: its score, and its value {(entry of j, target): coefficient}."""
+    """A head: its score, and its value as {(entry of j, target): coefficient}."""
 
     score: Pairs
     value: Pairs
 
 
 class Unit(NamedTuple):
-    """A hidden unit: adds writes·max(reads·h + bias, 0)."""
+    """A hidden unit, which adds writes·max(reads·h + bias, 0) to the stream h."""
 
     reads: Row
     bias: Fraction
@@ -33,7 +34,10 @@ class Unit(NamedTuple):
 
 
 class Hinges(NamedTuple):
-    """The same units on several entries: target += Σ weight·max(slope·source + bias, 0)."""
+    """The same units on several entries: target += Σ weight·max(slope·source + bias, 0).
+
+    `net` contains the slopes, the biases and the weights.
+    """
 
     sources: list[Entry]
     targets: list[Entry]
@@ -44,11 +48,11 @@ class Hinges(NamedTuple):
 class PlannedBlock:
     """One block: its attention, if it has heads, its hidden units, and the nodes it computes.
 
-    labels   the author's name for what each scratch place holds while the block runs
-    new_labels  for what its MLP leaves there, where that is something else
-    cleared  what its MLP clears
-    states   states that have their new value after it
-    assigned  the lines that assign these
+    labels   the author's name for the content of each scratch place while the block runs
+    new_labels  the author's name for the content after the MLP, if that is different
+    cleared  the names of the registers and results that its MLP clears
+    states   the states that have their new value after this block
+    assigned  the lines that assign these states
     """
 
     kind: str
@@ -75,11 +79,11 @@ class PlannedBlock:
 
     @property
     def all_lines(self) -> list[Line]:
-        """The lines that this block computes, and those that assign what it leaves."""
+        """The lines that this block computes, and the lines that assign its states."""
         return sorted({*self.lines, *(line for line in self.assigned if line.number)})
 
     def rename(self, places: Mapping[Entry, Entry]) -> None:
-        """Use other places."""
+        """Replace places by others."""
 
         def move(row: Row) -> Row:
             return {places.get(entry, entry): c for entry, c in row.items()}
@@ -103,7 +107,7 @@ class PlannedBlock:
         self.new_labels = {places.get(e, e): name for e, name in self.new_labels.items()}
 
     def list_entries(self) -> set[Entry]:
-        """List all entries that heads read and write."""
+        """List all entries that heads and units read and write."""
         pairs = [pair for head in self.heads for part in head for pair in part]
         return {entry for pair in pairs for entry in pair}
 
@@ -113,7 +117,7 @@ class Plan:
     """The blocks of a step, of the prologue or of the read-out.
 
     scratch     places that the blocks use for intermediate results; they are 0 before and after
-    in_place    nodes that are added to the state by attention itself, without a place of their own
+    in_place    nodes that attention adds to the state itself, without a place of their own
     depth       blocks on the critical path: no schedule has fewer
     places      the scratch places of each node
     """
@@ -132,7 +136,7 @@ class Plan:
         return any(ONE in block.list_entries() for block in self.blocks)
 
     def rename(self, places: Mapping[Entry, Entry]) -> None:
-        """Let the blocks use other places."""
+        """Make the blocks use other places."""
         for block in self.blocks:
             block.rename(places)
         self.places = {node: places.get(entry, entry) for node, entry in self.places.items()}
@@ -142,7 +146,9 @@ class Plan:
         return {i for register, i in self.places.values() if register == SCRATCH}
 
     def count(self) -> dict[str, int]:
-        """Count blocks, the most heads of a block, all hidden units, and scratch places."""
+        """Return the number of blocks, heads of the largest block, all hidden units, and
+        scratch places.
+        """
         return {
             "blocks": len(self.blocks),
             "heads": max((len(block.heads) for block in self.blocks), default=0),

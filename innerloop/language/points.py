@@ -1,4 +1,6 @@
-"""Points of an exact comparison: drawn in range, then run by the program and by its blocks."""
+"""Points of an exact comparison: draw points in range, then run the program and the blocks on
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,17 @@ from innerloop.language.signs import SignProver
 from innerloop.language.values import Value
 
 MAX_ATTEMPTS = 60
-"""Points out of range are drawn again this often."""
+"""The largest number of attempts to draw a point in range."""
 MAX_STRETCHES = 6
-"""States are enlarged by each factor this often at most."""
+"""The largest number of times that states are enlarged by each factor."""
 REPEATS = 30
-"""Choices are drawn this often to see what depends on several of them."""
+"""The number of further draws that show which entries depend on several choices."""
 PATIENCE = 50
-"""Points of varied sizes that show nothing new before no more are looked at."""
+"""The search for new sides of ReLUs ends after this many points in a row that show none."""
 
 
 class LawPart(NamedTuple):
-    """A part of the law: its name, plan, record, and the number of its step."""
+    """A part of the law: its name, plan and record, and the number of its step."""
 
     name: str
     plan: Plan
@@ -52,6 +54,7 @@ class LawPart(NamedTuple):
 
 
 def list_parts(compiled: Compiled) -> list[LawPart]:
+    """List the parts of a compiled program: prologue, steps and read-out."""
     parts = []
     for name, plan in compiled.plans.items():
         is_step = plan in compiled.steps
@@ -62,7 +65,7 @@ def list_parts(compiled: Compiled) -> list[LawPart]:
 
 
 def estimate_work(construction: ProgramConstruction) -> int:
-    """Estimate the multiplications of rational numbers that one point takes."""
+    """Estimate the number of rational multiplications that one point takes."""
     prompt = construction.definition.prompt
     problem = prompt.draw_problem(construction.sizes, make_zero_draw())
     tokens = len(prompt.fill_registers(problem)[next(iter(prompt.offers))])
@@ -76,7 +79,7 @@ def estimate_work(construction: ProgramConstruction) -> int:
 
 
 class _PartActivity(Activity):
-    """Activity of one part of the law, noted under its name."""
+    """The ReLU activity of one part of the law; keys are stored with the name of the part."""
 
     def __init__(self, whole: Activity, part: str) -> None:
         super().__init__()
@@ -101,15 +104,17 @@ class PointChecker:
         self.layout = compiled.layout
         self.drawer = PointDrawer(construction, generator)
         self.tried: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
-        """How many points were compared, by the part of the law and the choice that was drawn."""
+        """The number of points that were compared, by the part of the law and the choice that
+        was drawn.
+        """
         self.choices = 1
-        """How many choices there are."""
+        """The number of possible choices."""
         self._emitted: dict[str, list[Any]] = {}
 
     def compare(
         self, part: LawPart, scale: Fraction | None, activity: Activity
     ) -> tuple[Any, Any, Any]:
-        """Return the expected stream, that of the blocks, and the one that both began with."""
+        """Return the expected stream, that of the blocks, and the initial one of both."""
         return self._compare_at(part, self._draw_inside(part, scale), activity)
 
     def _compare_at(self, part: LawPart, point: Point, activity: Activity) -> tuple[Any, Any, Any]:
@@ -126,7 +131,7 @@ class PointChecker:
         return expected, computed, stream
 
     def _run_program(self, part: LawPart, point: Point) -> dict[str, Value]:
-        """Return what the registers, and that of the answer, hold after a part of the law."""
+        """Return the contents of all registers, and of the answer, after a part of the law."""
         context = self.definition.prompt.count_context(point.tokens, self.sizes)
         interpreter = Interpreter(dict(point.registers), point.tokens, context)
         answer = replay(part.record, interpreter, self.construction.numbers_at(part.k))
@@ -135,7 +140,7 @@ class PointChecker:
         return interpreter.registers
 
     def prove_signs(self, part: LawPart) -> set[Any]:
-        """Return the ReLUs of a part that can be seen from one side only, in range."""
+        """Return the ReLUs of a part that are proved to have one side only, in range."""
         points = self._draw_different(part)
         streams = [self._write(point.registers, point.tokens) for point in points]
         context = self.definition.prompt.count_context(points[0].tokens, self.sizes)
@@ -151,8 +156,8 @@ class PointChecker:
     def _draw_different(self, part: LawPart) -> list[Point]:
         """Draw points that differ in every entry that depends on numbers or choices.
 
-        Where there are choices, each takes every value, at the same time as all others, and some
-        are drawn besides.
+        If there are choices, some points set all choices to the same index, once per index, and
+        others draw them at random.
         """
         scales = [Fraction(5, 7), None, Fraction(3)]
         points = [self._draw(part, scale) for scale in scales]
@@ -164,9 +169,9 @@ class PointChecker:
     def scout(
         self, part: LawPart, activity: Activity, signed: set[Any], most: int
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """Compare at up to `most` points more, which show a ReLU from a side not seen yet.
+        """Compare at up to `most` further points that show a ReLU from a new side.
 
-        Those that are `signed` have no other side.
+        The ReLUs in `signed` have no other side.
         """
         scout, waited = Scout(part.plan, self.layout), 0
         while most and waited < PATIENCE:
@@ -186,7 +191,10 @@ class PointChecker:
                 yield self._compare_at(part, point, activity)
 
     def draw_in_range(self, part: LawPart, count: int) -> Iterator[tuple[Any, int]]:
-        """Draw points of varied sizes; those in range, as streams of floats and their context."""
+        """Draw points of varied sizes.
+
+        Yield those in range as float streams with their context sizes.
+        """
         for _ in range(count):
             point = self._draw(part, VARIED)
             if self._measure_usage(part, point) <= 1:
@@ -194,9 +202,11 @@ class PointChecker:
                 yield self._write(point.registers, point.tokens).astype(float), context
 
     def judge_weights(self, part: LawPart, stream: Any, exact: Any) -> tuple[float, str]:
-        """Return how far the float64 weights are from the exact ones, and if that is too far.
+        """Return the largest error of the float64 weights on one stream, and a message if it is
+        too large.
 
-        On one stream, relative to max(1, |exact|); what rounding can do there is bounded.
+        The error is relative to max(1, |exact|). It is too large if it exceeds a bound on the
+        possible rounding error.
         """
         context = self.definition.prompt.count_context(len(stream), self.sizes)
         computed = run_blocks(self._emit(part), stream, context)
@@ -217,7 +227,7 @@ class PointChecker:
         return self._emitted[part.name]
 
     def find_smallest(self, part: LawPart) -> str:
-        """Describe a difference, at numbers as small as they differ at; empty if none is found."""
+        """Describe a difference, at numbers as small as possible; return "" if none is found."""
         for limit in (1, 2, 4, 8, 64, 1024, 1 << 20, 1 << 30):
             for _ in range(6):
                 expected, computed, _ = self.compare(part, Fraction(limit, 8), Activity())
@@ -227,7 +237,7 @@ class PointChecker:
         return ""
 
     def describe(self, part: LawPart, expected: Any, computed: Any, places: Any = None) -> str:
-        """Describe where two streams differ."""
+        """Describe the entry at which two streams differ least."""
         places = np.argwhere(expected != computed) if places is None else places
         token, column = min(map(tuple, places), key=lambda p: abs(expected[p] - computed[p]))
         name = next(n for n in self.layout.registers if column in self.layout[n].places)
@@ -241,7 +251,7 @@ class PointChecker:
         return self.drawer.draw(scale, states=part.name != "prologue", index=index)
 
     def _draw_inside(self, part: LawPart, scale: Fraction | None) -> Point:
-        """Draw data and, except for the prologue, a state, in the declared range."""
+        """Draw data and, except for the prologue, a state, within the declared range."""
         point = self._draw(part, scale)
         for _ in range(MAX_ATTEMPTS):
             if scale is None:
@@ -255,14 +265,19 @@ class PointChecker:
         )
 
     def _measure_usage(self, part: LawPart, point: Point) -> float:
-        """Return the share of the declared range that a point uses."""
+        """Return the largest share of a declared range that a point uses.
+
+        Above 1 it is out of range.
+        """
         stream = torch.tensor(self._write(point.registers, point.tokens).astype(float))
         context = self.definition.prompt.count_context(point.tokens, self.sizes)
         used = RangeCheck(part.plan, self.layout).measure(stream, context)
         return used if part.name == "prologue" else max(used, self.construction.usage(stream))
 
     def _stretch(self, part: LawPart, point: Point) -> Point:
-        """Enlarge every other state up to the end of its range: far knots are met too."""
+        """Enlarge every second state up to the end of its range, so that outer knots are
+        reached too.
+        """
         if part.name == "prologue" or self.generator.random() < 0.5 or not part.plan.ranges:
             return point
         for factor in (Fraction(4), Fraction(2), Fraction(3, 2), Fraction(9, 8)):
@@ -280,7 +295,7 @@ class PointChecker:
         return point
 
     def _write(self, registers: Mapping[str, Value], tokens: int) -> Any:
-        """Write registers to a stream."""
+        """Return registers as a stream."""
         stream = np.full((tokens, self.layout.width), Fraction(0), dtype=object)
         for name in self.layout.registers:
             places = list(self.layout[name].places)

@@ -1,7 +1,8 @@
-"""The functions that a program may call; each says what it becomes in a transformer.
+"""The functions that a program may call, each with the part of a transformer that it becomes.
 
-Sums over other tokens become heads, `relu` becomes hidden units, affine maps are fused into what
-reads them. What is derived here from others is written in the language itself.
+Sums over other tokens become heads, and `relu` becomes hidden units. Affine maps are fused into the
+operation that reads them. Functions that can be derived from others are written in the language
+itself.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from innerloop.language.types import to_fraction
 
 
 def _check_value(value: Any, name: str) -> None:
-    """Refuse a number where a value of a token is expected."""
+    """Raise an error for a number where a value of a token is expected."""
     if not is_value(value):
         instead = ": for numbers, max(x, 0)" if name == "relu" else ""
         raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(value)}{instead}")
 
 
 def _check_number(number: Any, least: int, above: bool, name: str) -> None:
-    """Refuse a number that is too small; one of the program is compared when it is compiled.
+    """Raise an error if a number is too small.
 
-    One that `identify` fits may be anything.
+    A number of the program is compared when it is compiled; `identify` may try any number in a fit.
     """
     if isinstance(number, RecordedNumber):
         get_recorder().add("check_number", number, least, above, name)
@@ -49,7 +50,7 @@ def _check_reach(reach: Any) -> None:
 
 
 def _check_threshold(threshold: Any, name: str) -> None:
-    """Refuse a negative number; a value of a token is checked where it is computed."""
+    """Raise an error for a negative number; a value of a token is checked when it is computed."""
     if is_value(threshold):
         get_recorder().add("check_values", threshold, "at least 0", name)
     else:
@@ -65,8 +66,8 @@ def mean(
         summand: A function of a token j: a score, bilinear in me and j, or relu of one, times a
             value, linear in j.
         over: "context", "all" or "causal".
-        where: A function of j that is 0 or 1 for each pair of tokens: only some count. The divisor
-            stays.
+        where: A function of j that is 0 or 1 for each pair of tokens: only tokens with 1 count. The
+            divisor stays the number of all tokens.
         reach: With `where`, the largest |score| of the tokens that do not count.
     """
     _check_reach(reach)
@@ -89,15 +90,17 @@ def total(
 
 
 def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str = "all") -> Any:
-    """Sum over the tokens with my mark, which is me alone where marks differ: products inside me.
+    """Sum over the tokens with the same mark as this token.
+
+    If all marks differ, this token is the only one, and the sum is a product inside of the token.
 
     Args:
         summand: A function of a token j, as in `mean`.
-        mark: The register whose inner product tells tokens apart: it is 1 for those that count. Or
-            a single number that counts the tokens: the sum is then over those before me, and me.
+        mark: The register whose inner product tells tokens apart: it is 1 for those that count, or
+            a single number that counts the tokens: the attention is then causal.
         reach: The largest |score| of the tokens that do not count.
-        gap: Their inner product of marks is at most 1 − gap.
-        over: "all", or "causal" where later tokens must not be seen.
+        gap: The inner product of different marks is at most 1 − gap.
+        over: "all", or "causal" if later tokens must not be seen.
     """
     _check_reach(reach)
     _check_number(gap, 0, True, "gap")
@@ -111,15 +114,15 @@ def softmax(
     where: Function | None = None,
     reach: Any = None,
 ) -> Any:
-    """Average `value(j)` with weights proportional to exp(score(j)): one softmax head.
+    """Average `value(j)` with weights proportional to exp(score(j)), in one softmax head.
 
     Args:
         score: A function of a token j, bilinear in me and j.
         value: A function of a token j, linear in it.
         over: "all", "context" or "causal".
-        where: A function of j that is 0 or 1 for each pair of tokens: only some count.
-        reach: What the scores of the others are lowered by: it must exceed the range of scores by
-            40.
+        where: A function of j that is 0 or 1 for each pair of tokens: only tokens with 1 count.
+        reach: The number that is subtracted from the scores of the other tokens. It must exceed the
+            range of scores by 40.
     """
     _check_reach(reach)
     return get_recorder().attend_softmax(score, value, over, where, reach)
@@ -137,7 +140,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def matvec(a: Any, b: Any) -> Any:
-    """Multiply a matrix (k, d) and a vector (d).
+    """Multiply a matrix of shape (k, d) and a vector of length d.
 
     Args:
         a: The matrix.
@@ -148,7 +151,7 @@ def matvec(a: Any, b: Any) -> Any:
 
 
 def outer(a: Any, b: Any) -> Any:
-    """Compute the matrix a bᵀ of two vectors.
+    """Return the matrix a bᵀ of two vectors.
 
     Args:
         a: A vector.
@@ -179,7 +182,7 @@ def entry_sum(a: Any) -> Any:
 
 
 def stack(rows: Sequence[Any]) -> Any:
-    """Make the matrix with these rows, or the vector with these entries.
+    """Return the matrix with these rows, or the vector with these entries.
 
     Args:
         rows: Vectors of one length, or numbers.
@@ -192,7 +195,7 @@ def stack(rows: Sequence[Any]) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """Compute max(x, 0) on every entry: hidden units, or the activation of a head inside of a sum.
+    """Return max(x, 0) for every entry: hidden units, or inside of a sum the activation of a head.
 
     Args:
         x: A value.
@@ -251,11 +254,11 @@ def gate(flag: Any, x: Any, bound: Any) -> Any:
 
 
 def closed(x: Any, off: Any, bound: Any) -> Any:
-    """Return x where `off` is 0, and 0 where it is at least 1; other values of `off` are refused.
+    """Return x if `off` is 0, and 0 if it is at least 1; other values of `off` raise an error.
 
     Args:
         x: A value.
-        off: 0 to keep it, 1 or more to clear it.
+        off: 0 to return x, 1 or more to return 0.
         bound: The largest |x|.
     """
     _check_gate("closed", off, "0 or at least 1", x, bound)
@@ -263,7 +266,7 @@ def closed(x: Any, off: Any, bound: Any) -> Any:
 
 
 def _check_gate(name: str, flag: Any, condition: Condition, x: Any, bound: Any) -> None:
-    """Check the arguments of a gate: now where they are numbers, else where they are computed."""
+    """Check the arguments of a gate: numbers now, and values of a token when they are computed."""
     _check_number(bound, 0, True, f"the bound of {name}")
     _check_range(x, -1 * bound, bound)
     if is_value(flag):
@@ -273,13 +276,14 @@ def _check_gate(name: str, flag: Any, condition: Condition, x: Any, bound: Any) 
 
 
 def _check_range(x: Any, low: Any, high: Any) -> None:
+    """Record that a value of a token must be between `low` and `high` whenever the program runs."""
     if not is_value(x):
         raise CannotCompile(f"a gate or knots on {describe_kind(x)}: give a value of me")
     get_recorder().add("check_range", x, low, high)
 
 
 def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
-    """Place knots from `low` to `high`, each the same multiple of the one before.
+    """Return knots from `low` to `high`, each the same multiple of the one before.
 
     Args:
         low: The first knot, above 0.
@@ -299,16 +303,16 @@ def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
 
 
 def piecewise(x: Any, function: Callable[[Tensor], Tensor], knots: Sequence[float] | Tensor) -> Any:
-    """Follow a function at knots, with straight lines between them, on every entry.
+    """Replace a function by straight lines between knots, and evaluate them on every entry.
 
-    The program means these straight lines, and so do its weights. How far they are from the
-    function is measured between the knots; how that grows through a step is bounded when a
-    certificate is made, and compared with a step by the function itself.
+    Both the program and its weights compute these straight lines. Their distance from the function
+    is measured between the knots. When a certificate is made, its effect on a step is bounded, and
+    compared with a step that uses the function itself.
 
     Args:
         x: A value, which must stay between the first and the last knot.
-        function: The function, of a tensor of knots.
-        knots: Where it is met.
+        function: The function, which receives a tensor of knots.
+        knots: The places at which the lines are equal to the function.
     """
     if not is_value(x):
         raise CannotCompile(f"a gate or knots on {describe_kind(x)}: give a value of me")

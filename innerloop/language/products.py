@@ -1,7 +1,8 @@
-"""Products of symbols: which factor is the score of a head, and which its value.
+"""Products of symbols: one factor becomes the score of a head, the other its value.
 
-A head multiplies a score, bilinear in me and j, by a value, linear in j. So a product may have
-degree 1 in me and 2 in j; what has more is refused, with what to write instead.
+A head multiplies a score, bilinear in me and j, by a value, linear in j. A product may therefore
+have degree 1 in me and degree 2 in j. A product of higher degree raises an error that says what to
+write instead.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from innerloop.language.machine import get_machine
 
 
 class Cell(NamedTuple):
-    """One product of entries, x[left]·y[right], added to entry `out` of the result."""
+    """One product of entries, x[left]·y[right], which is added to entry `out` of the result."""
 
     out: int
     left: int
@@ -40,7 +41,7 @@ class Cell(NamedTuple):
 def list_cells(
     operation: str, a: tuple[int, ...], b: tuple[int, ...]
 ) -> tuple[tuple[int, ...], list[Cell]]:
-    """Return the shape of a product, and the products of entries that it adds up."""
+    """Return the shape of a product, and the products of entries whose sums are its entries."""
     if operation == "times":
         shape = a or b
         return shape, [Cell(t, t if a else 0, t if b else 0) for t in range(math.prod(shape))]
@@ -52,7 +53,7 @@ def list_cells(
 
 
 def multiply(x: Symbol, y: Symbol, operation: str) -> Symbol:
-    """Multiply two symbols."""
+    """Return the product of two symbols."""
     shape, cells = list_cells(operation, x.shape, y.shape)
     x, y = _simplify(x), _simplify(y)
     if _is_form(x, "me") and _is_form(y, "me"):
@@ -73,7 +74,7 @@ def multiply(x: Symbol, y: Symbol, operation: str) -> Symbol:
 
 
 def _simplify(x: Symbol) -> Any:
-    """Return a score that depends on one token alone as a form of it."""
+    """Return a score that depends on one token only as a form of that token."""
     if isinstance(x, Score):
         if not x.depends_on("me"):
             return x.as_form("j")
@@ -87,14 +88,14 @@ def _is_form(x: Any, side: str) -> bool:
 
 
 def _rank(x: Any) -> int:
-    """Order the factors: what becomes the score comes first."""
+    """Return the position of a factor in the order of factors: those of the score come first."""
     if isinstance(x, Form):
         return 1 if x.side == "me" else 0
     return 2 if isinstance(x, Score) else 3
 
 
 def _multiply_forms(x: Form, y: Form, shape: tuple[int, ...], cells: list[Cell]) -> Symbol:
-    """Multiply two forms, the second of which is of j."""
+    """Multiply two forms, the second of which reads j."""
     if x.side == "j":
         # The factor with fewer entries becomes the score: fewer heads.
         if len({c.left for c in cells}) > len({c.right for c in cells}):
@@ -113,7 +114,7 @@ def _multiply_forms(x: Form, y: Form, shape: tuple[int, ...], cells: list[Cell])
 
 
 def _multiply_score(x: Score, y: Form, shape: tuple[int, ...], cells: list[Cell]) -> Summand:
-    """Multiply a score by a value of j: one term per entry of the score."""
+    """Multiply a score by a value of j; each entry of the score becomes one term."""
     values: dict[int, Any] = defaultdict(dict)
     for cell in cells:
         for k, c in y.rows[cell.right].items():
@@ -123,7 +124,7 @@ def _multiply_score(x: Score, y: Form, shape: tuple[int, ...], cells: list[Cell]
 
 
 def _multiply_term(term: Term, y: Form, cells: list[Cell]) -> Term:
-    """Multiply a term by a form, where it has room for one more factor."""
+    """Multiply a term by a form, if the term has fewer factors than a head can multiply."""
     if y.side == "j" and all(entry == ONE for _, entry in term.value):
         value: dict[Any, Fraction] = {}
         for (left, _), c in term.value.items():

@@ -1,4 +1,4 @@
-"""The decorator `program`: a step of an algorithm becomes a construction."""
+"""The decorator `program`, which turns a step of an algorithm into a construction."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
 def define(
     *, prompt: str | Prompt = "regression", **declared: Any
 ) -> Callable[[Function], Definition]:
-    """Declare a step and its registers, for a construction whose class declares the rest.
+    """Declare a step and its registers; the class of the construction declares the rest.
 
     Args:
-        prompt: The name of a kind of prompt, as for `program`, or a prompt of one's own.
+        prompt: The name of a kind of prompt, as for `program`, or a user-defined prompt.
         **declared: `Data` and `State`, by name; numbers are attributes of the class.
 
     Returns:
-        A decorator for the step; what it makes is the `definition` of the class.
+        A decorator for the step; its result is the `definition` of the class.
     """
     if isinstance(prompt, str):
         if prompt not in PROMPTS:

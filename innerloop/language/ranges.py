@@ -1,7 +1,7 @@
-"""Ranges, checked on a stream: scores against their `reach`, gated numbers and knots.
+"""Checks of ranges on a stream: scores within their `reach`, gated values, and arguments on knots.
 
 A gate closes a head only to scores within its reach, and a hidden unit only to numbers within its
-bound. What is computed on the way to them is computed again here, from the trace alone.
+bound. The intermediate results are computed again here, from the trace alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from innerloop.language.plan import Plan
 from innerloop.transformer import Layout
 
 LEAK = 40.0
-"""Softmax gates must lower other tokens by this much more than the range of scores."""
+"""The smallest amount by which the reach of a softmax gate must exceed the range of its scores."""
 
 
 class RangeCheck:
-    """The ranges of one plan: `measure` returns the share of them that a stream uses."""
+    """The ranges of one plan; `measure` returns the share of them that a stream uses."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         self.layout = layout
@@ -34,7 +34,7 @@ class RangeCheck:
         self.sizes |= {node.name: node.size for node in plan.nodes}
 
     def measure(self, stream: Tensor, context: int) -> float:
-        """Return the largest share of a range that is used."""
+        """Return the largest share of a range that the stream uses; above 1 it is out of range."""
         values, shares = self.read_registers(stream), [0.0]
         for node in self.needed:
             values[node.name], share = self.compute_node(node, values, context)
@@ -52,7 +52,7 @@ class RangeCheck:
         return max(math.inf if math.isnan(share) else share for share in shares)
 
     def read_registers(self, stream: Tensor) -> dict[str, Tensor]:
-        """Return what every register holds, flat, and the constant `one`."""
+        """Return the contents of every register, flattened, and the constant `one`."""
         values = {
             name: stream[..., list(self.layout[name].places)] for name in self.layout.registers
         }
@@ -61,7 +61,7 @@ class RangeCheck:
     def compute_node(
         self, node: Node, values: Mapping[str, Tensor], context: int
     ) -> tuple[Tensor, float]:
-        """Return what a node computes, and the share of its reach that scores use."""
+        """Return the result of a node, and the share of its reach that the scores use."""
         if not node.attends:
             return sum((self.rectify(part, values) for part in node.parts), torch.zeros(())), 0.0
         tokens, used = values["one"].shape[-2], 0.0
@@ -89,7 +89,7 @@ class RangeCheck:
         return out, used
 
     def rectify(self, part: Part, values: Mapping[str, Tensor]) -> Tensor:
-        """Compute what hidden units add on every entry."""
+        """Return the values that hidden units add to every entry."""
         slope, bias, weight = (
             torch.tensor([float(c) for c in side]).to(values["one"]) for side in part.net
         )
@@ -97,7 +97,7 @@ class RangeCheck:
         return (numbers.unsqueeze(-1) * slope + bias).relu() @ weight
 
     def combine(self, rows: list[Row], values: Mapping[str, Tensor]) -> Tensor:
-        """Evaluate forms of a token: (*batch, tokens, rows)."""
+        """Evaluate forms of a token; the result has shape (*batch, tokens, rows)."""
         columns = []
         for row in rows:
             column = torch.zeros_like(values["one"][..., 0])
@@ -127,7 +127,7 @@ class RangeCheck:
 
 
 def _list_needed(plan: Plan) -> list[Node]:
-    """List the nodes that ranges depend on, and those with a reach of their own."""
+    """List the nodes that ranges depend on, and the nodes with a reach."""
     needed = {entry[0] for each in plan.ranges for row in each.rows for entry in row}
     for node in reversed(plan.nodes):
         if node.name in needed or node.reach is not None:
@@ -148,7 +148,9 @@ def count_keys(node: Node, tokens: int, context: int, like: Tensor) -> Tensor:
 
 
 def _compare_reach(node: Node, score: Tensor, closed: Tensor, counted: Tensor) -> float:
-    """Compare scores with the reach of a gate: of silenced tokens, or the range of a softmax."""
+    """Return the share of a gate's reach that scores use: those of silenced tokens, or a
+    softmax's range.
+    """
     reach = float(node.reach or 0)
     if node.kind == "softmax":
         room = (reach - LEAK - math.log(score.shape[-1])) / 2

@@ -1,7 +1,7 @@
 """Exact arithmetic: run planned blocks, or the float64 weights of a transformer, in rationals.
 
-A stream is a NumPy array (tokens, width) of Fractions. `Activity` notes which ReLU units and heads
-were active: a point of a piecewise linear function speaks for its own pattern alone.
+A stream is a NumPy array (tokens, width) of Fractions. `Activity` records which ReLU units and
+heads were active, because a point of a piecewise linear function represents its own pattern only.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from innerloop.transformer import Block, Layout
 from innerloop.transformer.mlp import ElementwiseUnits
 
 ROUNDING = Fraction(1, 1 << 50)
-"""A float64 weight is within 2⁻⁵³ of its rational; scores are products of two of them."""
+"""The relative error that the rounding of weights may cause: a float64 weight is within 2⁻⁵³ of
+its rational, and scores are products of two of them.
+"""
 Stream = Any
 """A NumPy array (tokens, width) of Fractions."""
 
 
 @dataclass
 class Activity:
-    """ReLUs that were seen active and silent, and the distinct patterns of all of them."""
+    """The ReLUs that were observed active and silent, and the distinct patterns of all of them."""
 
     active: set[Any] = field(default_factory=set)
     silent: set[Any] = field(default_factory=set)
@@ -35,7 +37,7 @@ class Activity:
     _now: list[bytes] = field(default_factory=list)
 
     def note(self, key: Any, numbers: Any) -> None:
-        """Note the inputs of one ReLU."""
+        """Record the inputs of one ReLU."""
         on = numbers > 0
         self._now.append(on.tobytes())
         if on.any():
@@ -44,30 +46,30 @@ class Activity:
             self.silent.add(key)
 
     def note_columns(self, keys: list[Any], numbers: Any) -> None:
-        """Note the inputs of several ReLUs, a column for each."""
+        """Record the inputs of several ReLUs, one column for each."""
         on = numbers > 0
         self._now.append(on.tobytes())
         self.active |= {key for key, some in zip(keys, on.any(0), strict=True) if some}
         self.silent |= {key for key, every in zip(keys, on.all(0), strict=True) if not every}
 
     def finish_point(self) -> None:
-        """Count the pattern of one run."""
+        """Count the pattern of the point that was run."""
         if self._now:
             self.patterns.add(b"|".join(self._now))
         self._now = []
 
     def count_sides(self) -> int:
-        """Count the sides that ReLUs were seen from."""
+        """Return the number of sides from which ReLUs were observed."""
         return len(self.active) + len(self.silent)
 
     @property
     def one_sided(self) -> list[Any]:
-        """ReLUs that were never seen active, or never silent."""
+        """The ReLUs that were never observed active, or never silent."""
         return sorted(self.active ^ self.silent, key=str)
 
 
 def rectify(numbers: Any) -> Any:
-    """max(x, 0) on every entry."""
+    """Return max(x, 0) for every entry."""
     zero: Any = Fraction(0)
     return np.maximum(numbers, zero)
 
@@ -75,7 +77,7 @@ def rectify(numbers: Any) -> Any:
 def run_plan(
     plan: Plan, layout: Layout, stream: Stream, context: int, activity: Activity | None = None
 ) -> Stream:
-    """Run planned blocks as they are; nothing is rounded anywhere."""
+    """Run planned blocks in exact arithmetic, without rounding."""
     for number, block in enumerate(plan.blocks):
         check_kind(block.kind, bool(block.heads))
         stream = _attend_planned(block, layout, stream, context, activity, number)
@@ -105,8 +107,8 @@ def run_plan(
 def bound_rounding(plan: Plan, layout: Layout, stream: Stream, context: int) -> Stream:
     """Bound the change of one stream's results if each weight has a relative error of ROUNDING.
 
-    With all weights and numbers positive nothing cancels and every ReLU is open, so that larger
-    weights give what any smaller change of weights of either sign cannot exceed.
+    All weights and numbers are replaced by positive ones. Then nothing cancels, every ReLU is open,
+    and the effect of slightly larger weights bounds that of any change of this size.
     """
     positive = abs(stream)
     runs = [run_plan(_enlarge(plan, 1 + e), layout, positive, context) for e in (0, ROUNDING)]
@@ -114,7 +116,7 @@ def bound_rounding(plan: Plan, layout: Layout, stream: Stream, context: int) -> 
 
 
 def _enlarge(plan: Plan, factor: Fraction | int) -> Plan:
-    """Return a plan with all weights positive, and larger by a factor."""
+    """Return a plan with all weights positive and multiplied by a factor."""
 
     def change(row: dict[Any, Fraction]) -> dict[Any, Fraction]:
         return {key: abs(c) * factor for key, c in row.items()}
@@ -181,7 +183,7 @@ def count_keys(mask: str, normalisation: str, tokens: int, context: int) -> Any:
 
 
 def check_kind(kind: str, attends: bool = True) -> None:
-    """Refuse softmax attention."""
+    """Raise an error for softmax attention."""
     if attends and kind == "softmax":
         raise InputError(
             "softmax has no exact certificate: exp of a rational number is not rational; the "
@@ -190,7 +192,7 @@ def check_kind(kind: str, attends: bool = True) -> None:
 
 
 def to_fractions(weights: Tensor | np.ndarray) -> Any:
-    """Return the rational numbers that floats are."""
+    """Convert floats to the rational numbers that they represent."""
     if isinstance(weights, Tensor):
         weights = weights.detach().double().numpy()
     numbers = [Fraction(v) for v in weights.flatten().tolist()]
@@ -198,7 +200,7 @@ def to_fractions(weights: Tensor | np.ndarray) -> Any:
 
 
 def _apply(weights: Tensor, stream: Stream) -> Stream:
-    """Return stream @ weights.T, for a matrix of floats that is mostly 0."""
+    """Return stream @ weights.T for a matrix of floats most of which are 0."""
     out = np.full((len(stream), len(weights)), Fraction(0), dtype=object)
     for row, column in weights.nonzero().tolist():
         out[:, row] += Fraction(float(weights[row, column])) * stream[:, column]
@@ -206,7 +208,9 @@ def _apply(weights: Tensor, stream: Stream) -> Stream:
 
 
 def run_blocks(blocks: Iterable[Any], stream: Stream, context: int) -> Stream:
-    """Run blocks of a transformer from their float64 weights, each of which is a rational."""
+    """Run the blocks of a transformer in rational arithmetic, with its float64 weights as
+    rationals.
+    """
     for each in blocks:
         block = cast(Block, each)
         if (attention := block.attention) is not None:

@@ -1,8 +1,8 @@
-"""Records of functions of programs: what they compute, as instructions, each with its place.
+"""Records of a program's functions: their computations as instructions, each with its place.
 
-A function of a program is run once, on values that note what is done with them (recording.py). The
-tracer and the interpreter both replay the record, on forms and on arrays. Neither runs the author's
-code, so that no state of it can make them differ.
+A function of a program is run once, on values that record the operations on them (recording.py).
+The tracer and the interpreter both replay the record, on forms and on arrays. Neither runs the
+author's code, so that no hidden state of that code can make them differ.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from innerloop.language.values import Matrix
 
 
 class Slot(NamedTuple):
-    """The result of an earlier instruction, by its number."""
+    """A reference to the result of an earlier instruction, by its number."""
 
     number: int
 
 
 class Instruction(NamedTuple):
-    """One operation: its number, its name in `OPERATIONS`, its arguments, and where it is written.
+    """One operation: its number, its name in `OPERATIONS`, its arguments, and its place in the
+    program.
 
     Arguments are slots, rational numbers, names, bodies of sums, or tuples of these.
     """
@@ -40,7 +41,9 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A function of another token inside of a sum: its instructions, and what it returns."""
+    """A function of another token inside of a sum: its instructions, and the result that it
+    returns.
+    """
 
     instructions: list[Instruction]
     result: Any
@@ -48,11 +51,11 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a function of a program computes, and what it returns.
+    """The computations of a function of a program, and its result.
 
-    used_values  whether the function branched on the program's numbers, or converted them: the
-                 record is then one for these numbers alone
-    releases     by instruction, the results that no later one reads
+    used_values  whether the function branched on the program's numbers, or converted them; the
+                 record is then valid for these numbers only
+    releases     by instruction, the results that no later instruction reads
     """
 
     instructions: list[Instruction]
@@ -91,17 +94,17 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "check_values": lambda machine, *values: machine.check_values(*values),
     "check_number": lambda machine, *values: machine.check_number(*values),
 }
-"""What each operation does on a machine, with the values that the machine computes with."""
+"""The function that performs each operation on the values of a machine."""
 
 
 def replay(record: Record, machine: Machine, numbers: Mapping[str, Any]) -> Any:
-    """Run a record on a machine; return what the function returned, as the machine has it."""
+    """Run a record on a machine, and return the function's result as a value of the machine."""
     machine.numbers = numbers
     return _Replay(machine, record.releases).run(record)
 
 
 class _Replay:
-    """Runs instructions; those of a sum's body once, when the machine calls it."""
+    """Runs instructions; those of a sum's body run once, when the machine calls it."""
 
     def __init__(self, machine: Machine, releases: Mapping[int, list[int]]) -> None:
         self.machine, self.releases = machine, releases
@@ -132,7 +135,7 @@ class _Replay:
 
 
 def list_releases(instructions: Sequence[Instruction], result: Any) -> dict[int, list[int]]:
-    """List, by instruction, the results that neither a later one nor the caller reads."""
+    """List, by instruction, the results that neither a later instruction nor the caller reads."""
     last: dict[int, int] = {}
 
     def note(argument: Any, number: int) -> None:
@@ -161,7 +164,7 @@ def list_releases(instructions: Sequence[Instruction], result: Any) -> dict[int,
 
 
 def compute(operation: str, machine: Any, values: Sequence[Any]) -> Any:
-    """Compute one operation; numbers that are too large, or divide by 0, are the author's."""
+    """Perform one operation; report overflow and division by 0 as errors of the program."""
     try:
         return OPERATIONS[operation](machine, *values)
     except ZeroDivisionError:
@@ -171,7 +174,7 @@ def compute(operation: str, machine: Any, values: Sequence[Any]) -> Any:
 
 
 def find_difference(first: Record, second: Record) -> Line | None:
-    """Return the line where two records of one function differ; None if they are the same."""
+    """Return the line at which two records of one function differ, or None if they are equal."""
     pairs = list(zip(first.instructions, second.instructions, strict=False))
     for one, other in pairs:
         if not _are_equal(one[:3], other[:3]):
@@ -185,7 +188,7 @@ def find_difference(first: Record, second: Record) -> Line | None:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Whether arguments of instructions are the same; functions on knots are compared there."""
+    """Return whether arguments of instructions are equal; functions are compared at their knots."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Body):

@@ -1,7 +1,7 @@
-"""What a function of a program computes with while it is recorded: tokens, values and numbers.
+"""The values that a function of a program computes with during recording: tokens, values, numbers.
 
-Each operation adds an instruction to the recorder. Values know their shape and which token they are
-of. What Python may ask of an array and no transformer computes is refused (refusals.py).
+Each operation adds an instruction to the recorder. Values know their shape and the token that they
+belong to. Operations of arrays that no transformer computes raise an error (refusals.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class Token:
-    """This token, `me`, whose registers are read and assigned; or that of a sum, to be read.
+    """The token `me`, whose registers are read and assigned, or the token of a sum, which is
+    only read.
 
-    Registers are attributes, or entries by name where the name is computed: `me[f"V{k}"]`.
+    Registers are attributes, or entries by name if the name is computed: `me[f"V{k}"]`.
     """
 
     def __init__(self, recorder: Recorder, other: bool = False) -> None:
@@ -66,12 +67,12 @@ class Token:
 
 
 def is_other(token: Token) -> bool:
-    """Whether a token is that of a sum, and not this token."""
+    """Return whether a token is that of a sum, and not `me`."""
     return vars(token)["__other__"]
 
 
 def is_value(value: Any) -> bool:
-    """Whether something is a value of a token, and not a number."""
+    """Return whether an object is a value of a token, and not a number."""
     return isinstance(value, Recorded) and not isinstance(value, RecordedNumber)
 
 
@@ -183,9 +184,9 @@ class Recorded(Refusing):
 
 
 class RecordedNumber(Recorded):
-    """A number of the program, or one that is computed from its numbers.
+    """A number of the program, or a result computed from such numbers.
 
-    Python may compare, round and convert it; the record is then one for these numbers alone.
+    Python may compare, round and convert it; the record is then valid for these numbers only.
     """
 
     compares = True
@@ -215,7 +216,7 @@ class RecordedNumber(Recorded):
         return base ** self._convert()
 
     def _decide(self, other: Any, compare: Callable[[Any, Any], Any]) -> bool:
-        """Compare with a number; where one stands for several prompts, all must agree."""
+        """Compare with a number; if it has a value for each prompt, all prompts must agree."""
         if is_value(other):
             return self._compare(other)
         mine = self.recorder.evaluate(self)
@@ -256,7 +257,7 @@ class RecordedNumber(Recorded):
         return self != 0
 
     def _convert(self) -> Fraction:
-        """Return the number; refuse one that differs from prompt to prompt."""
+        """Return the number; raise an error if it differs from prompt to prompt."""
         number = self.recorder.evaluate(self)
         if isinstance(number, Value):
             each = {float(entry) for entry in number.array.detach().reshape(-1)}
@@ -327,7 +328,7 @@ class RecordedMatrix:
 
 
 def apply_matrix(matrix: Any, shape: shapes.Shape, vector: Any) -> Recorded:
-    """Multiply a matrix of numbers, of this shape, and a vector of a token."""
+    """Multiply a constant matrix of this shape and a vector of a token."""
     if not is_value(vector):
         refuse_factor(vector)
     if len(vector.shape) != 1 or shape[1] != vector.shape[0]:

@@ -1,7 +1,7 @@
-"""The recorder: notes the instructions of one function of a program while it runs.
+"""The recorder: it stores the instructions of one function of a program while the function runs.
 
-A sum over one token inside of a sum over another is refused where it reads both tokens: a head sums
-over one. So is a token that is used outside of its sum.
+Two uses of tokens raise an error. A sum over one token inside of a sum over another must not read
+both tokens, because a head sums over one token. A token must not be used outside of its sum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from innerloop.language.values import Matrix, Value
 
 MASKS = ("context", "all", "causal")
 MAX_OPERATIONS = 100_000
-"""Operations that a function of a program may record."""
+"""The largest number of operations that a function of a program may record."""
 NESTED = (
     "a sum over one token, inside of a sum over another, reads both: a head sums over one. Compute "
     "the inner sum in every token first, on a line before, with me in place of the outer token: "
@@ -36,7 +36,7 @@ FOREIGN = "a token or a value of another run of the program is used: keep none o
 
 
 class Recorder:
-    """Notes the instructions of one function of a program while it runs."""
+    """Stores the instructions of one function of a program while the function runs."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class Recorder:
         return Slot(self.count)
 
     def freeze(self, argument: Any) -> Any:
-        """Return an argument as it is stored: slots for recorded values, rationals for numbers."""
+        """Return an argument in its stored form: slots for recorded values, rationals for
+        numbers.
+        """
         if isinstance(argument, Recorded):
             self.check_usable(argument)
             return argument.slot
@@ -82,20 +84,23 @@ class Recorder:
         return argument if isinstance(argument, unchanged) else to_fraction(argument)
 
     def check_usable(self, value: Recorded) -> None:
-        """Refuse a value of another recording, or of a token whose sum is not being computed."""
+        """Raise an error for a value of another recording, or of a token outside of its sum."""
         if value.recorder is not self or self.closed:
             raise CannotCompile(FOREIGN)
         if value.token is not None:
             self.check_open(value.token)
 
     def check_open(self, token: Token) -> None:
-        """Refuse a token that is not that of the innermost sum."""
+        """Raise an error if a token is not that of the innermost sum."""
         if not self.open or token is not self.open[-1]:
             is_outer = any(token is each for each in self.open)
             raise CannotCompile(NESTED if is_outer else ESCAPED)
 
     def make(self, operation: str, *arguments: Any, shape: shapes.Shape) -> Recorded:
-        """Add an instruction whose result is a value; it is of the token that it reads, if any."""
+        """Add an instruction whose result is a value.
+
+        The value belongs to the token that the arguments read, if there is one.
+        """
         slot = self.add(operation, *arguments)
         return Recorded(self, slot, shape, self._find_token(arguments))
 
@@ -208,7 +213,9 @@ class Recorder:
         return Body(instructions, result), shape
 
     def evaluate(self, number: RecordedNumber) -> Any:
-        """Return what a number is: a rational, or a value with one for each prompt."""
+        """Return the value of a number: a rational, or a `Value` with one number for each
+        prompt.
+        """
         self.check_usable(number)
         self.used_values = True
 
@@ -223,7 +230,9 @@ class Recorder:
         return find(number.slot)
 
     def finish(self, returned: Any) -> Record:
-        """Return the record of a function that returned this value; None if it does not matter."""
+        """Return the record of the function, with this result; None if the result does not
+        matter.
+        """
         if self.failure is not None:  # the function may have caught it
             raise self.failure
         result = self.freeze(returned)
@@ -233,7 +242,7 @@ class Recorder:
 
 
 def _as_rational(number: Any) -> Any:
-    """Return a tensor of one number as a rational; one with several stays a value."""
+    """Return a tensor of one number as a rational; return a tensor of several as a value."""
     if isinstance(number, Value) and math.prod(number.array.shape) == 1:
         return to_fraction(float(number.array.detach().reshape(-1)[0]))
     return number if isinstance(number, Value) else to_fraction(number)
@@ -243,7 +252,7 @@ RECORDERS: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=()
 
 
 def get_recorder() -> Recorder:
-    """Return the recorder of the function of a program that is running."""
+    """Return the recorder of the program's function that is running."""
     recorders = RECORDERS.get()
     if not recorders:
         raise CannotCompile("this is for use inside of a program: see innerloop.language")

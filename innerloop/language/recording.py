@@ -1,8 +1,8 @@
-"""Recording: a function of a program is run on values that note what is done with them.
+"""Recording: run a function of a program on values that record the operations on them.
 
-It is run twice, and once more whenever it is compiled again. A function that computes something
-else then is refused. Whatever it would do later, the compiler and the interpreter both replay the
-record.
+The function runs twice, and once more whenever it is compiled again. If the computations differ, an
+error is raised. The compiler and the interpreter both replay the record, so that later changes of
+the function's behaviour have no effect.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from innerloop.language.definition import Definition
 
 Part = Literal["step", "answer", "readout"]
-"""What a function is: one that changes registers, or one that returns an answer."""
+"""The kind of a function: it changes registers, or it returns an answer."""
 MAX_RECORDS = 16
-"""Records of one function that branches on numbers, each for other numbers: the latest are kept."""
+"""The number of records that are stored for a function that branches on numbers: the latest
+ones.
+"""
 MAX_SECONDS = 30.0
-"""Seconds that it may take to record a function of a program once."""
+"""The time limit, in seconds, for recording a function once."""
 CHANGED = (
     "the program computes something else when it is run again: random numbers, and variables "
     "outside of it that change, cannot be weights. Use numbers of the program, one per step if "
@@ -47,12 +49,15 @@ CHANGED = (
 
 
 def run_program(recorder: Recorder, function: Function, arguments: Mapping[str, Any]) -> Any:
-    """Run a function of a program for the token `me`; its frames end where this one begins."""
+    """Run a function of a program for the token `me`.
+
+    The search for its frames ends at this frame.
+    """
     return function(Token(recorder), **arguments)
 
 
 class ProgramChanged(CannotCompile):
-    """A function of a program that computes something else when it is run again."""
+    """A function of a program computed something else when it ran again."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,10 @@ class Recording:
 
     function   the function of `me` and of further arguments
     arguments  these arguments
-    names      those of them that are numbers and matrices of the program
+    names      the arguments that are numbers and matrices of the program
     registers  the declared registers
-    shapes     their shapes
-    part       the value that a step returns does not matter, that of an answer does
+    shapes     the shapes of the registers
+    part       the kind of function: the result of a step does not matter, that of an answer does
     answer     the dimensions of an answer; None for any
     """
 
@@ -77,7 +82,7 @@ class Recording:
     answer: tuple[str, ...] | None
 
     def run(self) -> Record:
-        """Run the function and return what it computes."""
+        """Run the function and return the record of its computations."""
         recorder = Recorder(self.registers, self.shapes, self.arguments)
         running = RECORDERS.set((*RECORDERS.get(), recorder))
         try:
@@ -117,9 +122,9 @@ class Recording:
 
 
 def record_function(recording: Recording, earlier: tuple[Recording, Record] | None) -> Record:
-    """Record a function; refuse one that computes something else when it is run again.
+    """Record a function twice, and raise an error if the computations differ.
 
-    It is run twice. If there is an `earlier` recording, for other sizes say, that is repeated too.
+    If there is an `earlier` recording, for example for other sizes, that is repeated too.
     """
     first = _run_within(recording)
     repeat_recording(recording, first)
@@ -129,13 +134,13 @@ def record_function(recording: Recording, earlier: tuple[Recording, Record] | No
 
 
 def repeat_recording(recording: Recording, record: Record) -> None:
-    """Run a function again; refuse it if it does not compute what was recorded."""
+    """Run a function again, and raise an error if the computations differ from the record."""
     if (line := find_difference(record, _run_within(recording))) is not None:
         raise ProgramChanged(CHANGED, line)
 
 
 def _run_within(recording: Recording) -> Record:
-    """Run a function to record it; refuse one that takes too long."""
+    """Run a function to record it; raise an error if it exceeds the time limit."""
     try:
         return call_within(MAX_SECONDS, recording.run)
     except TimeLimitExceeded as error:
@@ -157,14 +162,14 @@ def _wrap_number(recorder: Recorder, name: str, value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number of the program: a real one, or one for each prompt."""
+    """Return whether a value is a number of the program: a real one, or one for each prompt."""
     return isinstance(value, Value | numbers.Real) and not isinstance(value, bool)
 
 
 class Recordings:
-    """Finds the record of a function, or makes it.
+    """Returns the record of a function, and makes it if it does not exist yet.
 
-    A record serves for all numbers of the program, unless the function branched on them.
+    A record is valid for all numbers of the program, unless the function branched on them.
     """
 
     def __init__(self) -> None:
@@ -182,8 +187,8 @@ class Recordings:
     ) -> Record:
         """Return the record of a function, for step k of a problem of these sizes.
 
-        With `repeat`, a function that was recorded before is run again, and refused if it computes
-        something else now.
+        With `repeat`, a function that was recorded before is run again, and an error is raised if
+        its computations have changed.
         """
         arguments = definition.bind(function, k, sizes, numbers)
         known = self._records[function, _describe(definition, arguments, sizes)]
@@ -215,7 +220,7 @@ def _name_part(definition: Definition, function: Function) -> Part:
 def _describe(
     definition: Definition, arguments: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> tuple[Any, ...]:
-    """Return all that a record depends on but the values of numbers."""
+    """Return everything that a record depends on except the values of numbers, as a key."""
     letters = {dim for register in definition.registers.values() for dim in register.dims}
     used = [(name, size) for name, size in sizes.items() if name in letters]
     kinds: list[tuple[str, Any]] = []

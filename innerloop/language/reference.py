@@ -23,15 +23,15 @@ from innerloop.language.values import Matrix, Value
 
 
 class Reference(Algorithm[Any, Any]):
-    """A program, run as it was recorded. The state is a named tuple of its states.
+    """A program, run from its record. The state is a named tuple of the program's states.
 
-    A shared state is (*batch, *shape), any other has an axis of tokens too.
+    A shared state has the shape (*batch, *shape); any other state has an axis of tokens too.
     """
 
     definition: ClassVar[Definition]
 
     def init(self, problem: Any, smooth: bool = False) -> Any:
-        """The states before the first step; `smooth` as for a step."""
+        """Return the states before the first step; `smooth` has the same meaning as in `step`."""
         interpreter = self._load(problem, {})
         interpreter.smooth = smooth
         if self.definition.first_part is not None:
@@ -39,14 +39,20 @@ class Reference(Algorithm[Any, Any]):
         return self._collect(interpreter, problem)
 
     def step(self, problem: Any, state: Any, k: int, smooth: bool = False) -> Any:
-        """A step; if `smooth`, by functions themselves, not by lines between their knots."""
+        """Return the state after a step.
+
+        If `smooth`, functions are evaluated themselves, and not the lines between their knots.
+        """
         interpreter = self._load(problem, state._asdict())
         interpreter.smooth = smooth
         self._run(interpreter, self.definition.step, problem, k)
         return self._collect(interpreter, problem)
 
     def predict(self, problem: Any, state: Any, smooth: bool = False) -> Tensor:
-        """The answers; if `smooth`, by functions themselves, not by lines between their knots."""
+        """Return the answers.
+
+        If `smooth`, functions are evaluated themselves, and not the lines between their knots.
+        """
         interpreter = self._load(problem, state._asdict())
         interpreter.smooth = smooth
         function = self.definition.answer_part or self.definition.readout_part
@@ -67,7 +73,7 @@ class Reference(Algorithm[Any, Any]):
         return replay(record, interpreter, numbers)
 
     def _select(self, name: str, k: int, like: Tensor) -> Any:
-        """Return a number of step k as the interpreter takes it."""
+        """Return a number of step k in the form that the interpreter expects."""
         declared, value = self.definition.numbers[name], getattr(self, name)
         if isinstance(declared, Count):
             return value
@@ -99,7 +105,7 @@ class Reference(Algorithm[Any, Any]):
 def load_interpreter(
     definition: Definition, problem: Any, state: Mapping[str, Tensor]
 ) -> Interpreter:
-    """Make an interpreter that holds the prompt of a problem, and a state if there is one."""
+    """Return an interpreter with the prompt of a problem, and a state if there is one."""
     prompt, sizes = definition.prompt, definition.prompt.find_sizes(problem)
     filled = prompt.fill_registers(problem)
     like = next(iter(filled.values()))
@@ -121,7 +127,7 @@ def load_interpreter(
 
 
 def make_reference(definition: Definition, owner: type) -> type[Reference]:
-    """Make the class of a program's reference algorithm, with its numbers as fields."""
+    """Return the class of a program's reference algorithm, with the program's numbers as fields."""
     fields: list[Any] = []
     for name, declared in definition.numbers.items():
         free = hyperparameter(per_step=True)

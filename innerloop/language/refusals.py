@@ -1,6 +1,7 @@
-"""What Python may ask of a value of a token, and no transformer computes: each says what does.
+"""Operations of Python on values of a token that no transformer computes, and their alternatives.
 
-Values that are recorded refuse all of it; numbers of the program may be compared and converted.
+Recorded values raise an error for all of them. Numbers of the program may be compared and
+converted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ OPERATORS = {
     "divide": operator.truediv,
     "matmul": operator.matmul,
 }
-"""Functions of NumPy that its scalars call for an operator."""
+"""The functions of NumPy that its scalars call for an operator."""
 COMPARISONS = {
     "equal": operator.eq,
     "not_equal": operator.ne,
@@ -48,15 +49,15 @@ COMPARISONS = {
     "greater_equal": operator.ge,
 }
 TORCH_OPERATORS = ("add", "sub", "rsub", "mul", "div", "true_divide", "__rpow__", "matmul")
-"""Functions of torch that tensors call for an operator."""
+"""The functions of torch that tensors call for an operator."""
 
 
 class Refusing:
-    """Operations of Python that are refused with the line and the language's alternative."""
+    """Raises an error for unsupported operations, with the line and the language's alternative."""
 
     shape: tuple[int, ...]
     compares: ClassVar[bool] = False
-    """Whether Python may compare it: numbers of a program, but no value of a token."""
+    """Whether Python may compare it: true for numbers of a program, false for values of a token."""
 
     def __bool__(self) -> bool:
         raise CannotCompile(BRANCH)
@@ -113,7 +114,7 @@ class Refusing:
         raise CannotCompile(PYTHON_NUMBER)
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Let scalars of NumPy be numbers; refuse its functions."""
+        """Treat scalars of NumPy as numbers; raise an error for NumPy's functions."""
         known = {**OPERATORS, **COMPARISONS}.get(function.__name__)
         if function.__name__ in COMPARISONS and not self.compares:
             raise CannotCompile(COMPARISON)
@@ -128,7 +129,7 @@ class Refusing:
     def __torch_function__(
         cls, function: Any, types: Any, arguments: Any = (), options: Any = None
     ) -> Any:
-        """Let tensors of one number be numbers; refuse functions of torch."""
+        """Treat tensors of one number as numbers; raise an error for functions of torch."""
         name = getattr(function, "__name__", str(function))
         if name in ("eq", "ne", "lt", "le", "gt", "ge"):
             if not cls.compares:

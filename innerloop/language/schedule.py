@@ -1,8 +1,9 @@
-"""Pass 2, schedule: give every node a block.
+"""Pass 2, schedule: assign every node to a block.
 
-A block is attention of one kind, mask and normalisation, then an MLP that reads its output. What no
-result needs is dropped; nodes with the longest way to go come first; then each moves to the latest
-block that has room for it, so that fewer registers are alive and more is written in place.
+A block is attention of one kind, mask and normalisation, then an MLP that reads its output. Nodes
+that no result needs are removed. The nodes with the most blocks still to follow come first. Then
+each node moves to the latest block that has room for it, so that fewer registers are alive and more
+results are written in place.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class BlockKind(NamedTuple):
 class Schedule(NamedTuple):
     """The nodes that are needed, the attention of each block (None: an MLP alone), and a bound.
 
-    `depth` is the length of the longest chain of nodes that wait for each other: no schedule of
-    these nodes has fewer blocks.
+    `depth` is the length of the longest chain of nodes each of which reads the one before: no
+    schedule of these nodes has fewer blocks.
     """
 
     nodes: list[Node]
@@ -38,10 +39,10 @@ class Schedule(NamedTuple):
 def schedule_nodes(
     nodes: list[Node], results: Iterable[str], relu: bool, counts: Mapping[str, int]
 ) -> Schedule:
-    """Schedule the nodes that the results need.
+    """Return a schedule of the nodes that the results need.
 
-    With `relu`, linear attention is to become ReLU attention. `counts` has the number of tokens
-    under a mask, where it is fixed: sums and averages then share a block.
+    With `relu`, linear attention becomes ReLU attention. `counts` has the number of tokens under a
+    mask, if it is fixed: sums and averages can then share a block.
     """
     nodes = _drop_dead(nodes, results)
     known = {node.name: node for node in nodes}
@@ -79,12 +80,15 @@ def _drop_dead(nodes: list[Node], results: Iterable[str]) -> list[Node]:
 
 
 def count_delay(first: Node, then: Node) -> int:
-    """Blocks that a node must come after one that it reads: an MLP reads attention at once."""
+    """Return the least number of blocks between a node and one that it reads.
+
+    It is 0 for an MLP that reads attention, because both can be in the same block.
+    """
     return 0 if first.attends and not then.attends else 1
 
 
 def _measure_heights(nodes: list[Node], users: Mapping[str, list[Node]]) -> dict[str, int]:
-    """Blocks that must follow each node's own."""
+    """Return, for each node, the number of blocks that must follow its own block."""
     height: dict[str, int] = {}
     for node in reversed(nodes):
         after = [height[u.name] + count_delay(node, u) for u in users[node.name]]
@@ -97,7 +101,7 @@ def _find_kind(node: Node, relu: bool) -> str:
 
 
 def _choose_kind(ready: list[Node], height: Mapping[str, int], relu: bool) -> BlockKind:
-    """Choose the attention of a block: that of the node with the longest way to go."""
+    """Return the attention of a block: that of the node that most blocks must follow."""
     top = max(ready, key=lambda node: (height[node.name], node.setting is not None))
     kind = _find_kind(top, relu)
     setting = top.setting
@@ -109,7 +113,7 @@ def _choose_kind(ready: list[Node], height: Mapping[str, int], relu: bool) -> Bl
 
 
 def _fits(node: Node, chosen: BlockKind, relu: bool, counts: Mapping[str, int]) -> bool:
-    """Whether a block with this attention can compute a node."""
+    """Return whether a block with this attention can compute a node."""
     if _find_kind(node, relu) != chosen.kind:
         return False
     counted = bool(counts.get(chosen.mask))

@@ -1,8 +1,8 @@
-"""Scouting for an exact comparison: which random points show ReLUs from sides not seen yet.
+"""Scouting for an exact comparison: search for random points that show ReLUs from new sides.
 
-Rational arithmetic is slow and most points show nothing new. Candidates of very different sizes are
-run in floating point first; those that show a unit or head active, or silent, for the first time
-are then compared exactly.
+Rational arithmetic is slow, and most points show no new side. Candidates of very different sizes
+are run in floating point first. The exact comparison uses only the points at which a unit or head
+is active, or silent, for the first time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from innerloop.transformer import Layout
 
 
 class Sides(NamedTuple):
-    """For each ReLU, whether it is active somewhere at a point, and whether it is silent."""
+    """For each ReLU, whether it is active for some token at a point, and whether it is silent."""
 
     active: dict[Any, bool]
     silent: dict[Any, bool]
 
 
 class _Block(NamedTuple):
-    """A planned block with matrices of floats."""
+    """A planned block with its weights as float matrices."""
 
     relu: bool
     heads: list[tuple[Any, Any]]
@@ -38,14 +38,14 @@ class _Block(NamedTuple):
 
 
 class Scout:
-    """Runs the blocks of a plan in floating point, and notes which ReLUs are active."""
+    """Runs the blocks of a plan in floating point, and records which ReLUs are active."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         self.layout = layout
         self._blocks = [self._convert(block) for block in plan.blocks]
 
     def look(self, stream: Any, context: int) -> Sides:
-        """Run one stream, (tokens, width), and note both sides of every ReLU."""
+        """Run one stream, (tokens, width), and record both sides of every ReLU."""
         sides = Sides({}, {})
         for number, block in enumerate(self._blocks):
             stream = self._attend(block, stream, context, number, sides)
@@ -113,13 +113,13 @@ class Scout:
 
 
 def _note(sides: Sides, key: Any, numbers: Any) -> None:
-    """Note a ReLU; of hinges on several entries, any of them counts."""
+    """Record the sides of one ReLU; for hinges on several entries, one active entry is enough."""
     clear = 1e-9 * (1 + np.abs(numbers).max(initial=0.0))  # nearer to 0 is too near to tell
     sides.active[key] = sides.active.get(key, False) or bool((numbers > clear).any())
     sides.silent[key] = sides.silent.get(key, False) or bool((numbers < -clear).any())
 
 
 def shows_more(sides: Sides, active: set[Any], silent: set[Any]) -> bool:
-    """Whether a point shows a ReLU from a side that was not seen."""
+    """Return whether a point shows a ReLU from a side that was not observed yet."""
     new = {key for key, on in sides.active.items() if on} - active
     return bool(new or {key for key, off in sides.silent.items() if off} - silent)

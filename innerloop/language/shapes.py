@@ -1,4 +1,7 @@
-"""Shapes of the results of operations; what does not fit is refused with the language's words."""
+"""Shapes of the results of operations.
+
+Shapes that do not fit raise an error in the language's terms.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from innerloop.language.errors import CannotCompile
 
 Shape = tuple[int, ...]
 RANKS = {"dot": (1, 1), "outer": (1, 1), "matvec": (2, 1)}
-"""Dimensions of the two factors of each product."""
+"""The numbers of dimensions of the two factors of each product."""
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """Return the shape of a sum or of a product entry by entry; a scalar goes with any shape."""
+    """Return the shape of a sum or of a product entry by entry; a scalar fits any shape."""
     if a and b and a != b:
         raise CannotCompile(f"values of shapes {a} and {b}: use dot, outer or matvec")
     return a or b
@@ -26,7 +29,7 @@ def find_product_shape(operation: str, a: Shape, b: Shape) -> Shape:
 
 
 def find_entry(shape: Shape, index: Any) -> int:
-    """Return the place of an entry along the first dimension, counted from 0."""
+    """Return the position of an entry along the first dimension, counted from 0."""
     if not isinstance(index, int):
         raise CannotCompile(
             "entries are taken by whole numbers: x[i], M[i][j]; several with stack([x[i], …])"

@@ -1,14 +1,14 @@
-"""Signs that ReLUs cannot leave: proved from the prompt's constants, squares and declared ranges.
+"""Proofs that a ReLU has one side only, from the prompt's constants, squares and declared ranges.
 
-A comparison at points sees some units from one side only. Many have only one side: what
-clears a mean square by relu(x) − relu(−x) never needs the second. Here the blocks are run on
-intervals, token by token, in rational arithmetic:
+A comparison at points observes some units from one side only. For many units, the other side is
+impossible: a mean square that is cleared by relu(x) − relu(−x) never needs the second unit. Here
+the blocks are run on intervals, token by token, in rational arithmetic:
 
-    prompt    an entry that does not depend on what is drawn is a constant, any other is unbounded
+    prompt    an entry that does not depend on the draw is a constant, any other is unbounded
     squares   x·x is at least 0, also for this token and another if x is the same in all of them
     ranges    knots and gates hold within their ranges only, heads with a gate within its reach
 
-A sign that follows is one for every prompt and state of these sizes, in range.
+A sign that follows is valid for every prompt and state of these sizes, in range.
 """
 
 from __future__ import annotations
@@ -48,22 +48,24 @@ class Interval(NamedTuple):
         return Interval(*(ends if factor >= 0 else ends[::-1]))
 
     def square(self) -> Interval:
-        """x·x for one and the same x."""
+        """Return the interval of x·x, where both factors are the same x."""
         ends = [_multiply(self.low, self.low), _multiply(self.high, self.high)]
         inside = (self.low <= 0) & (self.high >= 0)
         return Interval(np.where(inside, ZERO, np.minimum(*ends)), np.maximum(*ends))
 
     def rectify(self) -> Interval:
-        """max(x, 0)."""
+        """Return the interval of max(x, 0)."""
         return Interval(np.maximum(self.low, ZERO), np.maximum(self.high, ZERO))
 
     def where(self, mask: Any, other: Interval) -> Interval:
-        """Take these ends where the mask is set, and others elsewhere."""
+        """Return these ends at the places in the mask, and those of the other interval
+        elsewhere.
+        """
         return Interval(*(np.where(mask, a, b) for a, b in zip(self, other, strict=True)))
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Multiply ends; 0 times infinity is 0, since ends are limits of numbers."""
+    """Multiply ends; 0 times infinity is 0, because ends are limits of numbers."""
     with np.errstate(invalid="ignore"):
         product = a * b
     return np.where(product == product, product, ZERO)  # noqa: PLR0124, NaN is not itself
@@ -77,14 +79,14 @@ def _reduce(choose: Any, ends: list[Any]) -> Any:
 
 
 class SignProver:
-    """Runs a plan on intervals; `signed` are the ReLUs that can be seen from one side only."""
+    """Runs a plan on intervals; `signed` are the ReLUs that have one side only."""
 
     def __init__(self, plan: Plan, layout: Layout, context: int) -> None:
         self.plan, self.layout, self.context = plan, layout, context
         self.signed: set[Any] = set()
 
     def run(self, drawn: list[Any], shared: set[int]) -> set[Any]:
-        """Prove signs for streams such as those drawn; `shared` places are equal in all tokens."""
+        """Prove signs for all streams like those drawn; `shared` places are equal in all tokens."""
         first = drawn[0]
         fixed = np.all([stream == first for stream in drawn], axis=0)
         ends = np.full(first.shape, -math.inf, dtype=object), np.full_like(first, math.inf)
@@ -102,7 +104,7 @@ class SignProver:
         return self.layout[entry[0]].places[entry[1]]
 
     def _read(self, entry: Entry, side: str = "token") -> Interval:
-        """Return what an entry holds: of each token, or of `me` or `j` for pairs of tokens."""
+        """Return the interval of an entry: of each token, or of `me` or `j` for pairs of tokens."""
         place = self._find(entry)
         axis = {"token": slice(None), "me": (slice(None), None), "j": (None, slice(None))}[side]
         return Interval(self.held.low[:, place][axis], self.held.high[:, place][axis])
@@ -156,7 +158,9 @@ class SignProver:
         return self._sum(self._pair(*pair).scale(c) for pair, c in pairs.items())
 
     def _find_closed(self, block: PlannedBlock) -> Any:
-        """Find the pairs of tokens to which every gate of the block is closed, within its reach."""
+        """Find the pairs of tokens for which every gate of the block is closed, within its
+        reach.
+        """
         tokens = len(self.held.low)
         closed = np.ones((tokens, tokens), dtype=bool)
         for node in block.nodes:
@@ -166,7 +170,10 @@ class SignProver:
         return closed
 
     def _is_square(self, a: Entry, b: Entry) -> Any:
-        """Whether an entry of me is one of j, for pairs of tokens: of the same token, or of all."""
+        """Return, for pairs of tokens, whether an entry of me equals one of j.
+
+        It does for a token and itself, and for all pairs if the entry is shared.
+        """
         if self._find(a) != self._find(b):
             return False
         tokens = len(self.held.low)
@@ -236,7 +243,7 @@ class SignProver:
         added: list[tuple[int, Interval]],
         different: set[int],
     ) -> None:
-        """Bound functions on knots, which are met within their range only."""
+        """Bound functions on knots, which are evaluated within their range only."""
         lines = {node.line for node in block.nodes if not node.attends}
         ranges = [each for each in self.plan.ranges if each.knots and each.line in lines]
         before = 0
@@ -256,7 +263,7 @@ class SignProver:
             before += len(slope)
 
     def _limit(self, source: Entry, ranges: list[Range]) -> Interval:
-        """Return what an entry holds within the ranges of functions on knots."""
+        """Return the interval of an entry within the ranges of functions on knots."""
         held = self._read(source)
         if not ranges:
             return held

@@ -12,7 +12,7 @@ from innerloop.language.prompts.base import make_gaussian_draw
 
 
 def check_shared(definition: Definition, sizes: Mapping[str, int]) -> None:
-    """Refuse a register declared shared that differs from token to token of a drawn prompt."""
+    """Raise an error if a register declared shared differs between tokens of a random prompt."""
     prompt = definition.prompt
     names = [n for n, r in definition.registers.items() if r.shared and n in prompt.offers]
     if not names:

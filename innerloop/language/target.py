@@ -1,4 +1,6 @@
-"""What a program is compiled for: kinds of attention, numbers of tokens, and which savings."""
+"""The target of a compilation: the kind of attention, numbers of tokens, and the savings to
+make.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from typing import NamedTuple
 
 
 class Peepholes(NamedTuple):
-    """Which savings are made; all of them unless their effect is to be measured.
+    """The savings to make; all of them, unless the effect of one is measured.
 
-    All but `reuse`: an MLP may write to a place that it clears, but a small number there is then as
-    exact as the large one before it.
+    Only `reuse` is off by default: an MLP may then write to a place that it clears, and a small
+    number there has the absolute rounding error of the large number before it.
     """
 
     in_place: bool = True
@@ -24,7 +26,7 @@ class Peepholes(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """What to compile for: ReLU or linear attention, and numbers of tokens where they are fixed."""
+    """The target: ReLU or linear attention, and the numbers of tokens that are fixed."""
 
     relu: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Pass 1, trace: replay a record on symbols, and note what heads and hidden units must compute.
+"""Pass 1, trace: replay a record on symbols, and collect what heads and hidden units must compute.
 
-The result is a list of nodes (sums over tokens, and hidden units) and, for every register, the form
-in registers and nodes that it has after the step. Errors of degree and of sharing arise here.
+The result is a list of nodes (sums over tokens, and hidden units) and, for every register, its form
+after the step in registers and nodes. Errors of degree and of sharing are raised here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from innerloop.language.record import Record, replay
 from innerloop.language.types import Register, to_fraction
 
 MAX_NODES = 1_000
-"""Sums and layers of hidden units that one step may have."""
+"""The largest number of sums and layers of hidden units in one step."""
 NORMALISATIONS = {"context": "1/n", "all": "1/N", "causal": "1/i"}
 """The normalisation that makes a sum under a mask an average."""
 
@@ -70,7 +70,7 @@ class Tracer(Machine):
         self.assigned[name] = find_line()
 
     def _fit(self, name: str, register: Register, value: Form) -> Form:
-        """Check that a shared register stays shared; one number becomes that of every entry."""
+        """Check that a shared register stays shared; repeat a single number for every entry."""
         shape = self.forms[name].shape
         if value.shape == () and shape != ():
             value = Form(shape, value.rows * math.prod(shape), "me")
@@ -82,7 +82,7 @@ class Tracer(Machine):
         return value
 
     def _label(self, name: str, value: Form) -> None:
-        """Name a node after the register that it is assigned to, alone or as one of a sum."""
+        """Name a node after the register that it is assigned to, alone or as a term of a sum."""
         known = {node.name: node for node in self.nodes}
         summed = {entry[0] for row in value.rows for entry in row}
         units = summed <= set(known) and all(not known[each].attends for each in summed)
@@ -110,13 +110,16 @@ class Tracer(Machine):
         return make_form(node.name, shape)
 
     def add_units(self, form: Form, net: tuple[list[Fraction], ...]) -> Form:
-        """Add hidden units on every entry of a form."""
+        """Add hidden units on every entry of a form, and return their results."""
         shared = not self.list_unshared(form)
         rows = [dict(row) for row in form.rows]
         return self._add(form.shape, "mlp", shared, parts=[Part(rows, net)])
 
     def multiply_inside(self, x: Form, y: Form, operation: str) -> Form:
-        """Multiply two values of one token: attention, if one is the same in every token."""
+        """Multiply two values of one token, which takes attention.
+
+        One must be the same in every token.
+        """
         first, second = self.list_unshared(x), self.list_unshared(y)
         if first and second:
             raise CannotCompile(
@@ -170,9 +173,10 @@ class Tracer(Machine):
         )
 
     def _make_gate(self, flag: Any, mark: str | None, reach: Any, gap: Any) -> Pairs:
-        """reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1).
+        """Return reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1).
 
-        Where tokens are counted, reach/gap·(mark of j − mark), which a causal mask keeps below 0.
+        If the mark is a number that counts tokens, return reach/gap·(mark of j − mark), which is
+        below 0 for earlier tokens; a causal mask removes later ones.
         """
         gate: Pairs = {}
         if mark is not None:
@@ -219,7 +223,7 @@ class Tracer(Machine):
         )
 
     def interpolate(self, value: Any, knots: Knots) -> Any:
-        """Add the hidden units of straight lines, and note how far they are from their function."""
+        """Add the hidden units of straight lines, and record their distance from the function."""
         ends = float(knots.places[0]), float(knots.places[-1])
         self._note_range(value, *ends, knots=knots)
         form = value.sum_hinges(*knots.net)
@@ -238,7 +242,7 @@ class Tracer(Machine):
         check_number(number, least, above, name)
 
     def _note_range(self, value: Any, low: Any, high: Any, **kind: Any) -> None:
-        """Note a range, to be checked when prompts are run."""
+        """Record a range, which is checked when prompts are run."""
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
         ends = to_fraction(low), to_fraction(high)
@@ -251,13 +255,13 @@ def make_form(name: str, shape: tuple[int, ...]) -> Form:
 
 
 class Trace(NamedTuple):
-    """What a function of a program computes: nodes, ranges, and the forms of its results."""
+    """The computations of a function of a program: nodes, ranges, and the forms of its results."""
 
     nodes: list[Node]
     ranges: list[Range]
     results: dict[str, Form]
     assigned: dict[str, Line] = {}
-    """Where each register was assigned last."""
+    """The line at which each register was last assigned."""
 
 
 def trace_record(
@@ -266,7 +270,7 @@ def trace_record(
     registers: Mapping[str, Register],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> tuple[Tracer, Any]:
-    """Replay a record on symbols; return the tracer and what the function returned."""
+    """Replay a record on symbols; return the tracer and the function's result."""
     tracer = Tracer(registers, shapes)
     with run_on(tracer):
         return tracer, replay(record, tracer, numbers)

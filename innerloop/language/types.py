@@ -2,7 +2,8 @@
 
     @program(x=Data("d"), y=Data(), w=State("d", shared=True), eta=Number(0.1, "step size"))
 
-Dimensions are letters (`d`, `n`, `K`, sizes of the prompt) or whole numbers; none is a scalar.
+Dimensions are letters (`d`, `n`, `K`, the sizes of the prompt) or integers. A register without
+dimensions is a scalar.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from innerloop.language.errors import CannotCompile
 
 RESERVED = ("one", "scratch", "answer", "k", "own")
-"""Names that no register may have: what the compiler adds, and what a step may ask for."""
+"""Names that no register may have: registers of the compiler, and arguments of a step."""
 OPTIONS = ("instances", "seed", "dtype", "device", "progress", "points")
 """Names that no number may have: options of `build`, `compile` and `exact`."""
 
@@ -56,7 +57,7 @@ def State(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802
 
 
 def _check_dims(dims: tuple[Any, ...]) -> tuple[str | int, ...]:
-    """Refuse dimensions that are neither names of sizes nor whole numbers."""
+    """Raise an error for dimensions that are neither names of sizes nor integers."""
     for dim in dims:
         is_name = isinstance(dim, str) and dim.isidentifier()
         if not is_name and (not isinstance(dim, int) or isinstance(dim, bool) or dim < 1):
@@ -94,7 +95,7 @@ def Bound(  # noqa: N802
 
 @dataclass(frozen=True)
 class Count:
-    """A whole number that a user may set."""
+    """An integer that a user may set."""
 
     default: int
     help: str = "a whole number of the program"
@@ -115,7 +116,7 @@ Declaration = Register | Number | Count | Matrices
 
 
 def to_fraction(value: Any) -> Fraction:
-    """Read a number as the rational that its decimal digits say: 0.1 is one tenth."""
+    """Convert a number to the rational that its decimal digits represent: 0.1 is one tenth."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, int):
@@ -138,7 +139,7 @@ def to_fraction(value: Any) -> Fraction:
 
 
 def to_fractions(values: Sequence[Any]) -> list[Fraction]:
-    """Read numbers as the rationals that their decimal digits say."""
+    """Convert numbers to the rationals that their decimal digits represent."""
     if all(type(value) is float and math.isfinite(value) for value in values):
         return list(_read_floats(tuple(values)))
     return [to_fraction(value) for value in values]
@@ -146,5 +147,8 @@ def to_fractions(values: Sequence[Any]) -> list[Fraction]:
 
 @functools.lru_cache(maxsize=16)
 def _read_floats(values: tuple[float, ...]) -> tuple[Fraction, ...]:
-    """Read floats, the last few lists of them once: steps of a program share their knots."""
+    """Convert floats to rationals.
+
+    The last few lists are cached, because steps share their knots.
+    """
     return tuple(Fraction(repr(value)) for value in values)

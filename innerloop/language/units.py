@@ -22,7 +22,7 @@ class UnitBuilder:
         self.linear: list[tuple[Row, Row]] = []
 
     def add(self, reads: Row, bias: Fraction, writes: Row) -> None:
-        """Add a unit; equal ones are merged, and what is never active is left out."""
+        """Add a unit; equal units are merged, and a unit that is never active is left out."""
         bias = bias + reads.get(ONE, 0)
         reads = {entry: c for entry, c in reads.items() if entry != ONE}
         if not reads and bias <= 0:
@@ -65,7 +65,7 @@ class UnitBuilder:
 
 
 def _group_by_places(rows: list[tuple[Row, Row]]) -> list[list[tuple[Row, Row]]]:
-    """Group rows that share places, directly or by others: each group is a map of its own."""
+    """Group rows that have places in common, directly or through others; each group is one map."""
     leader: dict[Entry, Entry] = {}
 
     def find(entry: Entry) -> Entry:
@@ -84,5 +84,5 @@ def _group_by_places(rows: list[tuple[Row, Row]]) -> list[list[tuple[Row, Row]]]
 
 
 def freeze(row: Mapping[Any, Fraction]) -> frozenset[tuple[Any, Fraction]]:
-    """Return a sparse form as a key."""
+    """Return a sparse form as a hashable key."""
     return frozenset(row.items())

@@ -1,8 +1,8 @@
 """Values of the interpreter: arrays of floats (torch) or of rational numbers (NumPy objects).
 
-A value of shape s is an array (*batch, tokens, keys, *s). What depends on this token alone has one
-key, what depends on another token alone has one token, numbers have one of both: broadcasting does
-the rest. Nothing here but constant matrices is used by the compiler.
+A value of shape s is an array (*batch, tokens, keys, *s). A value that depends on this token only
+has one key, a value that depends on another token only has one token, and a number has one of both;
+broadcasting combines them. The compiler uses only the constant matrices of this file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from innerloop.transformer.pieces import sum_hinges
 
 ZERO: Any = Fraction(0)
 MAX_TABLE = 32
-"""More hinges than this are summed by a search for the right line, not one by one."""
+"""If there are more hinges than this, the right line is searched for instead of summing all of
+them.
+"""
 Array = Any
 """A float tensor, or a NumPy array of Fractions."""
 
@@ -48,7 +50,7 @@ class Value:
         self.shape = shape
 
     def _align(self, other: Any) -> tuple[Array, Array, tuple[int, ...]]:
-        """Return both arrays, their trailing dimensions aligned, and the shape of the result."""
+        """Return both arrays with aligned trailing dimensions, and the shape of the result."""
         if not isinstance(other, Value):
             return self.array, convert_like(self.array, other), self.shape
         a, b = self.array, other.array
@@ -109,7 +111,7 @@ class Value:
         return Value((a * b[..., None, :]).sum(-1), self.shape[:1])
 
     def transpose(self) -> Value:
-        """Swap rows and columns."""
+        """Exchange rows and columns."""
         return Value(self.array.swapaxes(-1, -2), self.shape[::-1])
 
     def stack(self, rows: Sequence[Value]) -> Value:
@@ -127,13 +129,13 @@ class Value:
         return Value(self.array.sum(-1), self.shape[:-1])
 
     def rectify(self) -> Value:
-        """max(x, 0) on every entry."""
+        """Return max(x, 0) for every entry."""
         if isinstance(self.array, Tensor):
             return Value(self.array.clamp_min(0), self.shape)
         return Value(np.maximum(self.array, ZERO), self.shape)
 
     def sum_hinges(self, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]) -> Value:
-        """Σ_k weight_k max(slope_k x + bias_k, 0) on every entry."""
+        """Return Σ_k weight_k max(slope_k x + bias_k, 0) for every entry x."""
         s, b, w = (convert_like(self.array, list(part)) for part in (slope, bias, weight))
         if isinstance(s, Tensor) and len(s) > MAX_TABLE:
             return Value(sum_hinges(self.array, s, b, w), self.shape)

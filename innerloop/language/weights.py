@@ -1,6 +1,6 @@
-"""Check that float64 can hold every weight of a plan; refuse others with their line.
+"""Check that float64 can represent every weight of a plan; errors name the line of the program.
 
-So are the numbers that ranges are checked with when a prompt is run.
+The numbers of the range checks are checked in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ADVICE = "Measure registers in other units, so that weights are nearer to 1"
 
 
 def check_weights(plan: Plan) -> None:
-    """Refuse a plan with a weight that float64 cannot hold."""
+    """Raise an error if a plan has a weight that float64 cannot represent."""
     for node in plan.nodes:
         check_numbers(_list_numbers(node), node.line)
     for each in plan.ranges:
@@ -30,14 +30,14 @@ def check_weights(plan: Plan) -> None:
 
 
 def check_numbers(numbers: Iterable[Fraction], line: Line) -> None:
-    """Refuse numbers that float64 cannot hold, as those of a line."""
+    """Raise an error that names a line if one of its numbers cannot be represented in float64."""
     for number in numbers:
         if not is_representable(number):
             raise CannotCompile(f"{describe_size(number)}. {ADVICE}", line)
 
 
 def are_exact(plan: Plan) -> bool:
-    """Whether all weights of a plan are float64 numbers, without rounding."""
+    """Return whether all weights of a plan are float64 numbers, without rounding."""
     weights = {weight for block in plan.blocks for weight in _list_weights(block)}
     return all(Fraction(float(weight)) == weight for weight in weights)
 

@@ -1,5 +1,5 @@
-"""Algorithms as programs of `innerloop.language`, one file each: what `list programs` shows.
+"""Algorithms as programs of `innerloop.language`, one file each, as `list programs` lists them.
 
-A file has a header (what is computed, how, exact or not, source) and a step of a few lines. May
-import the language alone; nothing but the catalogue and the registry knows of it.
+A file has a header (the computation, its method, whether it is exact, and the source) and a step of
+a few lines. It may import the language only; only the catalogue and the registry know of it.
 """

@@ -30,13 +30,18 @@ from innerloop.language import Bound, Data, Number, State, dot, mean, program
     bound=Bound(1e3, "the largest |⟨v, x⟩| allowed"),
 )
 def accelerated_ridge(me: Any, d: int, eta: Any, ridge: Any, beta: Any, bound: Any) -> None:
-    """Nesterov's method with constant momentum, on the normal equations of every prefix."""
+    """Take a step of Nesterov's method with constant momentum on the normal equations of every
+    prefix.
+    """
+    # The gradient G v − b of the prefix, divided by i. An odd token m reads the pair tokens before
+    # it, which contain both x and y: `where` is 0 for the pairs of odd tokens.
     pull = mean(
         lambda j: (dot(me.ahead, j.x) - me.odd * j.y) * j.x,
         over="causal",
         where=lambda j: 1 - me.odd * j.odd,
         reach=bound,
     )
+    # The first token alone has first = 1: the mean over i tokens is v / i, the penalty without λ.
     decay = mean(lambda j: me.ahead * j.first, over="causal")
     moved = me.ahead - eta / d * (pull + ridge * decay)
     me.ahead = moved + beta * (moved - me.behind)

@@ -45,11 +45,12 @@ from innerloop.language import (
 def approximate_message_passing(
     me: Any, n: int, multiple: Any, slope: Any, least: Any, most: Any, knots: int
 ) -> None:
-    """ISTA with a memory of the last residual."""
+    """Take a step of ISTA with a correction of the residual by the previous residual."""
     places = geometric_knots(least, most, knots)
     theta = multiple * piecewise(mean(lambda j: j.z * j.z), torch.sqrt, places)
     moved = me.w + n**-0.5 * total(lambda j: j.z * j.x)
-    # Large numbers are never subtracted from each other: 1 − slope·u is below 0 where u counts.
+    # min(1, slope·u) for u > 0, without a difference of large numbers: 1 − slope·u is below 0 if
+    # the entry counts fully.
     counts = [relu(1 - relu(1 - slope * u)) for u in (moved - theta, -moved - theta)]
     me.count = entry_sum(counts[0] + counts[1])
     me.w = soft_threshold(moved, theta)

@@ -22,8 +22,9 @@ from innerloop.language import Data, Number, State, dot, mean, program
     upper=Number(2.5, "the largest eigenvalue of XᵀX/n that counts", least=1e-9),
 )
 def chebyshev(me: Any, k: int, lower: Any, upper: Any) -> None:
-    """The best choice of k steps on an interval of curvatures."""
+    """Take step k of the iteration that is optimal for an interval of curvatures."""
     middle, half = (upper + lower) / 2, (upper - lower) / 2
+    # ρ of the steps before and of this one; numbers, which the compiler evaluates.
     before, ratio = None, half / middle
     for _ in range(k):
         before, ratio = ratio, 1 / (2 * middle / half - ratio)

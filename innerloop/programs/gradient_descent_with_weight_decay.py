@@ -20,5 +20,5 @@ from innerloop.language import Data, Number, State, dot, mean, program
     decay=Number(0.1, "λ, the penalty on the squared length of w", least=0),
 )
 def gradient_descent_with_weight_decay(me: Any, eta: Any, decay: Any) -> None:
-    """Gradient descent that lets weights decay."""
+    """Take a step of gradient descent with weight decay."""
     me.w = me.w - eta * (mean(lambda j: (dot(me.w, j.x) - j.y) * j.x) + decay * me.w)

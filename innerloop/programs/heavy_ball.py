@@ -21,6 +21,8 @@ from innerloop.language import Data, Number, State, dot, mean, program
     beta=Number(0.5, "β, the share of the last move that is kept", least=0, most=1),
 )
 def heavy_ball(me: Any, eta: Any, beta: Any) -> None:
-    """Gradient descent that keeps a share of its last move."""
+    """Take a step of gradient descent that adds a multiple β of the previous change of the
+    weights.
+    """
     me.v = beta * me.v - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
     me.w = me.w + me.v

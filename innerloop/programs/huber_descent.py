@@ -21,5 +21,5 @@ from innerloop.language import Data, Number, State, clip, dot, mean, program
     delta=Number(1.0, "δ, the most that a residual counts", least=0),
 )
 def huber_descent(me: Any, eta: Any, delta: Any) -> None:
-    """Gradient descent whose residuals count at most δ."""
+    """Take a step of gradient descent with residuals clipped to [−δ, δ]."""
     me.w = me.w - eta * mean(lambda j: clip(dot(me.w, j.x) - j.y, delta) * j.x)

@@ -21,6 +21,6 @@ from innerloop.language import Data, Number, State, dot, mean, program, soft_thr
     penalty=Number(0.1, "α, the penalty on Σ|w|", least=0),
 )
 def ista(me: Any, eta: Any, penalty: Any) -> None:
-    """A gradient step, then a soft threshold."""
+    """Take a gradient step, then apply a soft threshold."""
     moved = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
     me.w = soft_threshold(moved, eta * penalty)

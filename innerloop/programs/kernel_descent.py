@@ -18,7 +18,7 @@ from innerloop.language import Data, Number, State, dot, mean, program, relu
     eta=Number(0.2, "η, the step size", least=0),
 )
 def kernel_descent(me: Any, eta: Any) -> None:
-    """Each token moves by its neighbours' residuals, weighted by the kernel."""
+    """Change each token's residual by the other tokens' residuals, weighted by the kernel."""
     me.y = me.y - eta * mean(lambda j: relu(dot(me.x, j.x)) * j.y)
 
 

@@ -19,7 +19,7 @@ from innerloop.language import Data, Number, State, dot, program, softmax
     sharpness=Number(1.0, "κ, how much nearer examples weigh more", least=0),
 )
 def kernel_smoothing(me: Any, sharpness: Any) -> None:
-    """Softmax attention from each token to the examples."""
+    """Average the labels by softmax attention from each token to the examples."""
     me.f = softmax(lambda j: sharpness * dot(me.x, j.x), lambda j: j.y, over="context")
 
 

@@ -25,7 +25,7 @@ from innerloop.problems.logistic_regression import LogisticRegression
     knots=Count(801, "knots of the logistic function", least=2),
 )
 def logistic_descent(me: Any, eta: Any, bound: Any, knots: int) -> None:
-    """Gradient descent on the logistic loss."""
+    """Take a step of gradient descent on the logistic loss."""
     places = torch.linspace(-float(bound), float(bound), knots, dtype=torch.float64)
     me.odds = dot(me.w, me.x)
     me.chance = piecewise(me.odds, torch.sigmoid, places)

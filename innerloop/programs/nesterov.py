@@ -21,7 +21,7 @@ from innerloop.language import Data, Number, State, dot, mean, program
     beta=Number(0.5, "β, how far it moves on before it takes the gradient", least=0, most=1),
 )
 def nesterov(me: Any, eta: Any, beta: Any) -> None:
-    """Gradient descent from a point that is ahead of the weights."""
+    """Take a step of gradient descent from a point ahead of the weights."""
     ahead = me.w + beta * (me.w - me.before)
     me.before = me.w
     me.w = ahead - eta * mean(lambda j: (dot(ahead, j.x) - j.y) * j.x)

@@ -20,7 +20,7 @@ from innerloop.language import Data, Number, State, dot, mean, program, stack
     eta=Number(0.5, "η, the step size", least=0),
 )
 def oja(me: Any, c: int, eta: Any) -> None:
-    """A step towards the points' covariance times v, less what would lengthen v."""
+    """Take a step towards the points' covariance times v, minus the part that would lengthen v."""
     vectors = []
     for i in range(c):
         image = mean(lambda j, i=i: dot(me.v[i], j.x) * j.x)

@@ -34,7 +34,7 @@ from innerloop.language import (
 from innerloop.transformer.marks import find_gap
 
 LEAK = 60.0
-"""Gates lower other tokens by this much more than the range of scores."""
+"""Gates lower the scores of other tokens by this much more than the range of scores."""
 
 
 @program(
@@ -51,16 +51,19 @@ LEAK = 60.0
     knots=Count(1000, "knots of −γ log γ", least=2),
 )
 def soft_k_means(me: Any, n: int, stiffness: Any, bound: Any, knots: int) -> None:
-    """Shares by a softmax over means, means by a softmax over points."""
-    product = bound * bound
+    """Compute shares by a softmax over means, then new means by a softmax over points."""
+    product = bound * bound  # the largest |⟨x, μ⟩|
     choose = make_chooser(me, stiffness, product)
+    # On data tokens: the shares γ, and the means of μ and of ‖μ‖²/2 with these shares.
     me.share = choose(lambda j: j.id)
     me.near = choose(lambda j: j.mu)
     me.level = choose(lambda j: j.square)
+    # λ, the mean of the scores of the E head with the shares γ, plus the entropy of γ.
     roots = torch.linspace(0.0, 1.0, knots, dtype=torch.float64)
     entropy = piecewise(me.share, lambda g: -torch.xlogy(g, g), roots**2)
     fit = own_total(lambda j: stiffness * dot(me.x, j.near), "p", stiffness * product, find_gap(n))
     me.normaliser = fit - stiffness * me.level + entry_sum(entropy)
+    # The M head: the mean of the points with weights proportional to γ, on centroid tokens.
     middle = softmax(
         lambda j: stiffness * dot(me.mu, j.x) - j.normaliser,
         lambda j: j.x,
@@ -76,7 +79,12 @@ def _(me: Any, stiffness: Any, bound: Any) -> Any:
 
 
 def make_chooser(me: Any, stiffness: Any, product: Any) -> Any:
-    """Set `me.square`; return a function that averages a value over means, the nearest most."""
+    """Return a function that averages a value over the means, with the shares of a point as
+    weights.
+
+    It also sets `me.square`, which on a centroid token is ‖μ‖²/2. The score of a mean is β(⟨x, μ⟩ −
+    ‖μ‖²/2), which is −β‖x − μ‖²/2 up to a number that is the same for all means.
+    """
     me.square = own_total(lambda j: 0.5 * relu(dot(me.mu, j.mu)), "id", product)
     return lambda value: softmax(
         lambda j: stiffness * (dot(me.x, j.mu) - j.square),

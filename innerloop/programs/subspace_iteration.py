@@ -34,7 +34,7 @@ from innerloop.language import (
     knots=Count(400, "knots of the inverse root", least=2),
 )
 def subspace_iteration(me: Any, c: int, least: Any, most: Any, knots: int) -> None:
-    """All components at once: multiply by the covariance, then make orthonormal."""
+    """Multiply all components by the covariance, then make them orthonormal."""
     places = geometric_knots(least, most, knots)
     images = [mean(lambda j, i=i: dot(me.v[i], j.x) * j.x) for i in range(c)]
     vectors: list[Any] = []
@@ -44,6 +44,7 @@ def subspace_iteration(me: Any, c: int, least: Any, most: Any, knots: int) -> No
             me.u = me.u - dot(vector, image) * vector
         me.s = dot(me.u, me.u)
         me.g = piecewise(me.s, lambda s: s**-0.5, places)
+        # t = g² s. A mean over the tokens makes a product of values that all tokens have in common.
         me.t = mean(lambda j: (me.g * j.g) * j.s)
         me.q = mean(lambda j: (1.5 * me.g - 0.5 * (me.t * j.g)) * j.u)
         vectors.append(me.q)

@@ -21,7 +21,7 @@ RECORD = Path(__file__).resolve().parents[2] / "results" / "torture.json"
 
 
 def main() -> None:
-    """Run the attacks that the command line selects; exit 1 where there are defects."""
+    """Run the attacks that the command line selects; exit with code 1 if there are defects."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, end_by_signal)
     known = load_attacks()
@@ -69,12 +69,12 @@ def main() -> None:
 
 
 def end_by_signal(number: int, frame: object) -> NoReturn:
-    """Exit in order, so that the lanes are ended and their folders are removed."""
+    """Exit by an exception, so that the worker processes end and their folders are removed."""
     sys.exit(128 + number)
 
 
 def parse_options(names: list[str]) -> argparse.Namespace:
-    """Parse the command line; a part of the attacks is recorded only where `--output` says so."""
+    """Parse the command line; a part of the attacks is recorded only if `--output` names a file."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.torture", description="Attack the package, and count what breaks."
     )
@@ -106,7 +106,7 @@ def parse_options(names: list[str]) -> argparse.Namespace:
 
 
 def choose_numbers(attack: Attack, options: argparse.Namespace) -> range:
-    """Choose the numbers of the tries: each number has its own random numbers."""
+    """Return the numbers of the tries; each number has its own random numbers."""
     first = options.first or 0
     count = options.tries or (1 if options.first is not None else None)
     if options.sample:

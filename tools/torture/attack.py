@@ -1,4 +1,4 @@
-"""What an attack is, and what counts as a defect."""
+"""The interface of an attack, and the definition of a defect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any, Literal
 from innerloop.errors import InputError
 
 Verdict = Literal["survived", "refused"]
-"""Survived: the package went on with a right result. Refused: one line explained the error."""
+"""Survived: the package continued with a correct result.
+
+Refused: it explained the error in one line.
+"""
 
 
 class Defect(Exception):
@@ -20,39 +23,43 @@ class Defect(Exception):
 
 
 class Unavailable(Exception):
-    """An attack needs something that this machine lacks; the table says that it was left out."""
+    """An attack needs a program that this machine lacks; the table reports that it was left out."""
 
 
 @dataclass(frozen=True)
 class Attack:
     """One way of attacking the package.
 
-    `prepare` makes the files or models to attack, once, in a folder of its own; `attempt` attacks
-    them once, in an empty folder, with its own random numbers. It runs in a process of its own that
-    may die, hang (`seconds` is the limit of a try) or take memory.
+    `prepare` runs once and makes the files or models to attack, in a folder of its own. `attempt`
+    attacks them once, in an empty folder, with its own random numbers. It runs in a process of its
+    own, which may die, hang (`seconds` is the limit of a try) or use too much memory.
     """
 
     name: str
     tries: int
-    """How often a whole run tries."""
+    """The number of tries in a whole run."""
     prepare: Callable[[Path], Any]
     attempt: Callable[[Any, random.Random, Path], Verdict]
     seconds: float = 60.0
     sample: int = 20
-    """How often the tests try; 0 for what they try elsewhere."""
+    """The number of tries in the tests; 0 if the tests try the same elsewhere."""
     cost: float = 0.02
-    """Seconds that a try takes, about: for the time left."""
+    """The approximate number of seconds that a try takes, for the estimate of the remaining
+    time.
+    """
     limited: bool = True
-    """Whether memory is limited; a browser asks for more than it takes."""
+    """Whether memory is limited; a browser reserves more memory than it uses."""
 
 
 def make_chance(seed: int, name: str, number: int) -> random.Random:
-    """Make the random numbers of one try."""
+    """Return the random number generator of one try."""
     return random.Random(f"{seed} {name} {number}")
 
 
 def refuse_or(call: Callable[[], Verdict]) -> Verdict:
-    """Call; a mistake that is reported in one line counts as refused."""
+    """Call a function; return "refused" if it raises an error of the user that is reported in
+    one line.
+    """
     try:
         return call()
     except InputError as error:
@@ -61,7 +68,7 @@ def refuse_or(call: Callable[[], Verdict]) -> Verdict:
 
 
 def check_message(message: str) -> None:
-    """An error of the caller is one line that says something, and no excuse for memory."""
+    """Check that an error of the user is one informative line, and not about memory."""
     if not message.strip():
         raise Defect("an error without a message")
     if "\n" in message.strip():

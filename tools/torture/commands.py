@@ -1,7 +1,7 @@
-"""Makes bad command lines by chance, and judges how the command line took each.
+"""Random bad command lines, and a judgement of the command line's answer to each.
 
-make_bad_command(chance)   a command line with something wrong in it, as words
-judge(code, out, err)      the defect of the answer in words, or an empty text
+make_bad_command(chance)   return a command line with a mistake in it, as words
+judge(code, out, err)      return a description of the defect in the answer, or an empty text
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 CODES = (0, 1, 2, 130, 141, 143)
-"""Exit codes that mean something."""
+"""The documented exit codes."""
 MAX_LINES, MAX_WIDTH = 3, 2500
-"""Lines on standard error at most (warnings, then the mistake), and characters of each."""
+"""The largest number of lines on standard error (warnings, then the mistake), and of characters
+each.
+"""
 OWN_CODE = {
     "raises.py": "raise ValueError('a\\x1b[31mred\\nsecond line')\n",
     "exits.py": "import sys\nsys.exit(3)\n",
@@ -45,7 +47,7 @@ OWN_CODE = {
     ),
     "binary.py": "\0\0",
 }
-"""Modules of somebody's own with each something wrong."""
+"""User-defined modules, each with a different mistake."""
 MEMBERS = ("newton", "gd-plus-plus", "lloyd", "linear-regression", "uniform", "ridge", "lista")
 BAD_NAMES = (
     *("", " ", "newtn", "NEWTON", "newton\0", "new\nton", "new\x1b[31mton", "\udcff\udcfe", "\x9b"),
@@ -111,9 +113,9 @@ SETTINGS = ("d", "n", "steps", "noise", "kappa", "covariance", "alpha", "step_si
 
 
 def make_bad_command(chance: random.Random) -> list[str]:
-    """Make a command line in which something is wrong, and which ends soon if it is refused.
+    """Return a command line with a mistake, which ends soon if it is refused.
 
-    Paths stand relative to the current folder: `write_traps` puts the traps there.
+    Paths are relative to the current folder, in which `write_traps` writes the files.
     """
     makers: tuple[Callable[[random.Random], list[str]], ...] = (
         *(_make_usage_mistake, _make_list, _make_show, _make_build, _make_build, _make_verify),
@@ -167,7 +169,7 @@ PATHS = (
 
 
 def _choose_name(chance: random.Random) -> str:
-    """Choose a name: mostly a bad one, at times one of a module of somebody's own."""
+    """Return a name: usually a bad one, sometimes one of a user-defined module."""
     if chance.random() < 0.3:
         module = chance.choice([*OWN_CODE, *PATHS])
         attribute = chance.choice(["f", "model", "number", "text", "nothing", "needy", "a.b", ""])
@@ -184,7 +186,7 @@ def _choose_settings(chance: random.Random) -> list[str]:
 
 
 def _choose_options(chance: random.Random, numbers: str, paths: str = "") -> list[str]:
-    """Choose one bad option: a number or a path."""
+    """Return one bad option: a number or a path."""
     if paths and chance.random() < 0.5:
         return [chance.choice(paths.split()), chance.choice(PATHS)]
     option, value = chance.choice(numbers.split()), chance.choice(BAD_NUMBERS)
@@ -264,7 +266,7 @@ def _make_report(chance: random.Random) -> list[str]:
 
 
 def judge(code: int, out: str, err: str) -> str:
-    """Judge an answer: empty where it is fine, else the defect in words."""
+    """Return a description of the defect in an answer, or an empty text if there is none."""
     if "Traceback (most recent call last)" in err:
         return f"traceback: {err.strip().splitlines()[-1][:200]}"
     if code not in CODES:
@@ -273,7 +275,7 @@ def judge(code: int, out: str, err: str) -> str:
 
 
 def _judge_errors(code: int, out: str, err: str) -> str:
-    """Judge what was said on standard error: a line or few, of a length that is read."""
+    """Check that standard error has one line or a few, of a readable length."""
     lines = err.splitlines()
     if code == 2 and "Usage" not in out:
         if not lines:
@@ -286,7 +288,7 @@ def _judge_errors(code: int, out: str, err: str) -> str:
 
 
 def _judge_output(code: int, out: str, err: str) -> str:
-    """Judge what a terminal or a parser would make of the output."""
+    """Check that the output contains nothing that would confuse a terminal or a parser."""
     unsafe = [c for c in out + err if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0]
     if unsafe:
         return f"control characters in the output: {unsafe[:3]}"
@@ -299,7 +301,10 @@ def _judge_output(code: int, out: str, err: str) -> str:
 
 
 def run_here(words: list[str]) -> tuple[int, str, str]:
-    """Run a command line in this process: exit code, output, and errors with any traceback."""
+    """Run a command line in this process.
+
+    Return exit code, output, and errors with any traceback.
+    """
     from innerloop.cli import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -323,11 +328,11 @@ FAULTS = (
     *("unset HOME; {}", "HOME=/nowhere {}", "INNERLOOP_RESULTS=/dev/null {}", "ulimit -f 0; {}"),
     *("INNERLOOP_RESULTS=~nobody_at_all {}", "mkdir -p gone; cd gone; rmdir ../gone; {}"),
 )
-"""Surroundings in which something is broken, as lines of a shell around a command."""
+"""Environments with a fault, as lines of a shell around a command."""
 
 
 def run_apart(words: list[str], fault: str) -> tuple[int, str, str]:
-    """Run a command line as a process in broken surroundings, with a minute to end."""
+    """Run a command line as a process in an environment with a fault, for at most a minute."""
     line = shlex.join([sys.executable, "-m", "innerloop", *words])
     done = subprocess.run(
         ["bash", "-c", fault.format(line if "|" in fault or "env " in fault else f"exec {line}")],

@@ -1,4 +1,4 @@
-"""Ways to damage a file: plainly, byte by byte, and knowingly, with its checksum made again."""
+"""Ways to damage a file: randomly, byte by byte, or in its content with a recomputed checksum."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HOSTILE_NUMBERS = (
 
 
 def damage_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Damage bytes as disks, transfers and editors do: flipped, cut, shifted, doubled, blanked."""
+    """Damage bytes as disks, transfers and editors do: flip, cut, shift, repeat or blank them."""
     ways: tuple[Callable[[bytearray, int, int], bytes], ...] = (
         lambda b, i, j: bytes(b[:i]),
         lambda b, i, j: bytes(b[:i] + b[j:]),
@@ -79,7 +79,7 @@ def damage_bytes(data: bytes, chance: random.Random) -> bytes:
 
 
 def damage_text(text: str, chance: random.Random) -> str:
-    """Damage text as people and programs do, keeping it text; numbers become hostile ones."""
+    """Damage text but keep it text, as people and programs do; numbers become hostile ones."""
     if chance.random() < 0.3:
         place = chance.randrange(len(text) + 1)
         return text[:place] + chance.choice(HOSTILE_TEXT) + text[place:]
@@ -124,7 +124,7 @@ def list_places(tree: Any) -> list[tuple[Any, Any]]:
 
 
 def make_hostile_value(value: Any, chance: random.Random) -> Any:
-    """Make a value to stand where `value` stood: hostile, of another type, or just other."""
+    """Return a replacement for `value`: a hostile one, one of another type, or just another one."""
     if isinstance(value, int | float) and not isinstance(value, bool) and chance.random() < 0.3:
         return chance.choice((-value, value + 1, value * 10, float(value), str(value), [value]))
     kind = chance.random()
@@ -139,14 +139,14 @@ def make_hostile_value(value: Any, chance: random.Random) -> Any:
 
 
 def spell_json(tree: Any, chance: random.Random) -> str:
-    """Spell a tree as JSON text; now and then as text that is nested too deep to be read."""
+    """Return a tree as JSON text; sometimes as text that is nested too deep for a parser."""
     if chance.random() < 0.02:
         return "[" * 100_000 + "]" * 100_000
     return json.dumps(tree)
 
 
 def read_parts(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Read the metadata and tensors of a sealed file without a look at its checksum."""
+    """Read the metadata and tensors of a sealed file without checking its checksum."""
     with safe_open(path, framework="pt") as file:
         names = list(file.keys())
         return dict(file.metadata()), {name: file.get_tensor(name) for name in names}
@@ -155,7 +155,7 @@ def read_parts(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 def reseal(
     path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], chance: random.Random
 ) -> None:
-    """Write a sealed file with one thing in it changed and its checksum made again."""
+    """Write a sealed file with one change in its content and a recomputed checksum."""
     metadata, tensors = dict(metadata), dict(tensors)
     for _ in range(chance.choice((1, 1, 1, 2))):
         if chance.random() < 0.6 or not tensors:
@@ -184,7 +184,7 @@ def damage_metadata(metadata: dict[str, str], chance: random.Random) -> None:
 
 
 def damage_tensors(tensors: dict[str, Tensor], chance: random.Random) -> None:
-    """Change one tensor: its shape, precision, numbers, name, or whether it is there."""
+    """Change one tensor: its shape, precision, numbers or name, or remove it."""
     name = chance.choice(sorted(tensors))
     tensor = tensors[name]
     floating = tensor.is_floating_point()

@@ -32,7 +32,9 @@ PAYLOADS = (
         "<base href=//x>",
     ),
 )
-"""What calls `tortured`, makes an element or attribute of that name, or ends what it stands in."""
+"""Payloads that call `tortured`, make an element or attribute of that name, or end their
+context.
+"""
 
 
 def make_hostile_text(chance: random.Random) -> str:
@@ -62,7 +64,7 @@ MATHEMATICS = {
     *(("mo", name) for name in ("form", "stretchy")),
     *(("mover", "accent"), ("mi", "mathvariant"), ("mspace", "width"), ("span", "class")),
 }
-"""What text between dollars may become: elements that nothing can run in."""
+"""The elements that text between dollar signs may become; no script can run in them."""
 
 
 class Outline(HTMLParser):
@@ -92,7 +94,7 @@ LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 
 
 def check_page(text: str, harmless: Outline) -> None:
-    """Find what a hostile string became besides text: an element, attribute, link or script."""
+    """Find a hostile string that became an element, attribute, link or script instead of text."""
     outline = Outline(text)
     if new := outline.shapes - harmless.shapes - MATHEMATICS:
         raise Defect(f"a string became an element or attribute of a page: {sorted(new)[:3]}")

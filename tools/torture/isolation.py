@@ -1,7 +1,7 @@
-"""Tries in processes that may die: each lane is a fork that reports every try through a pipe.
+"""Tries in processes that may die: each lane is a forked process that reports every try by a pipe.
 
-A lane that dies takes one try with it, a defect, and the next lane goes on after it; so does one
-that is silent for longer than a try may take. Lanes have a limit on memory.
+If a lane dies, its current try counts as a defect, and a new lane continues after that try. The
+same happens if a lane is silent for longer than the limit of a try. The memory of lanes is limited.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import torch
 from tools.torture.attack import Attack, describe_error, make_chance
 
 SPARE_MEMORY = 3 << 30
-"""Bytes that a lane may take beyond what it starts with."""
+"""The number of bytes that a lane may use beyond its memory at the start."""
 NOTABLE_MEMORY = 1 << 30
-"""Bytes that no single try has a reason to take."""
+"""A number of bytes that no single try needs."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one try: a verdict, or a defect in words."""
+    """The outcome of one try: a verdict, or the description of a defect."""
 
     number: int
     verdict: str
@@ -45,7 +45,7 @@ class Result:
 
 @dataclass
 class Lane:
-    """A forked process and what it is doing."""
+    """A forked process and the number of its current try."""
 
     pid: int
     stream: Any
@@ -58,7 +58,7 @@ class Lane:
 def run_tries(
     attack: Attack, prepared: Any, numbers: range, seed: int, workers: int, root: Path
 ) -> Iterator[Result]:
-    """Run the tries of these numbers in `workers` lanes, and yield results as they come."""
+    """Run the tries of these numbers in `workers` lanes, and yield results as they arrive."""
     parts = [numbers[k::workers] for k in range(workers)]
     lanes = [_start_lane(attack, prepared, part, seed, root) for part in parts if part]
     try:
@@ -178,7 +178,7 @@ def _name_death(status: int) -> str:
 
 
 def limit_memory(spare: int) -> None:
-    """Limit the address space of this process to what it has and `spare` bytes more."""
+    """Limit the address space of this process to its present size and `spare` bytes more."""
     with contextlib.suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text("utf-8").split()[0])
         limit = pages * resource.getpagesize() + spare

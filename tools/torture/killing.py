@@ -1,8 +1,8 @@
 """Kill this process at a chosen file operation, or at a chosen moment.
 
-An operation is an event that Python itself audits (opening for writing, renaming, removing, making
-a folder, changing a mode, locking) below a folder, a write, a flush to disk, or half of a write:
-each is a place at which a kill leaves the disk in another state.
+An operation is a write, a flush to disk, half of a write, or an event below a folder that Python
+itself audits (opening for writing, renaming, removing, making a folder, changing a mode, locking).
+A kill at any of these leaves the disk in another state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Killer:
         self.count = 0
 
     def install(self) -> None:
-        """Watch this process from now on; that cannot be undone."""
+        """Start to watch this process; this cannot be undone."""
         sys.addaudithook(self._audit)
         fsync, write, fdopen = os.fsync, os.write, os.fdopen
 
@@ -46,7 +46,7 @@ class Killer:
         os.fsync, os.write, os.fdopen = counted_fsync, counted_write, counted_fdopen
 
     def tick(self, half: Any = None) -> None:
-        """Count an operation; before the target, do half of it and die."""
+        """Count an operation; at the target, perform half of it and end the process."""
         self.count += 1
         if self.count == self.target:
             if half is not None:
@@ -69,7 +69,9 @@ class Killer:
 
 
 class _HalfWriter:
-    """A binary stream whose writes count twice: a kill comes before one, or in its middle."""
+    """A binary stream whose writes count as two operations: a kill comes before a write, or
+    inside it.
+    """
 
     def __init__(self, stream: IO[bytes], killer: Killer) -> None:
         self._stream, self._killer = stream, killer
@@ -94,7 +96,7 @@ class _HalfWriter:
 
 
 def _is_writing(arguments: tuple[Any, ...]) -> bool:
-    """Whether an audited `open` is for writing: by its mode, or by its flags."""
+    """Return whether an audited `open` is for writing, by its mode or its flags."""
     _, mode, flags = arguments
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
@@ -102,6 +104,6 @@ def _is_writing(arguments: tuple[Any, ...]) -> bool:
 
 
 def kill_after(seconds: float) -> None:
-    """Have the system end this process after some time, without a chance to clean up."""
+    """Make the system kill this process after some time, without a chance to clean up."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-4))

@@ -1,7 +1,8 @@
-"""What a random program means: its expression tree, evaluated token by token with plain loops.
+"""The value of a random program: its expression tree, evaluated token by token with plain loops.
 
-Numbers are rational, and each comes with its size, the sum of the magnitudes that it was added up
-from: rounding in a transformer is judged against it. Nothing here uses the package.
+Numbers are rational, and each has a size, the sum of the magnitudes of the terms that it is the sum
+of. The rounding error of a transformer is compared with this size. This file does not use the
+package.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Evaluator:
         return [entry for each in answers for entry in (each if is_vector(each) else [each])]
 
     def assign(self, statements: tuple[Statement, ...]) -> None:
-        """Make the assignments one after another, each in all tokens at the same time."""
+        """Execute the assignments one after another, each in all tokens at the same time."""
         for kind, name, value in statements:
             results = [self.evaluate(value, [i]) for i in range(len(self.tokens))]
             holders = self.tokens if kind == "register" else self.variables
@@ -103,7 +104,7 @@ class Evaluator:
                 holder[name] = result
 
     def evaluate(self, tree: Tree, at: list[int]) -> Array:
-        """Evaluate an expression; `at` has the token of each level."""
+        """Evaluate an expression; `at` has the token of each level of sums."""
         name, *rest = tree
         if (evaluate := getattr(self, f"evaluate_{name}", None)) is not None:
             return evaluate(at, *rest)
@@ -167,7 +168,7 @@ class Evaluator:
         return spread(multiply, share, spread(lambda *parts: add_up(parts), *summands))
 
     def evaluate_own_total(self, at: list[int], level: int, body: Tree) -> Array:
-        """Add up over the tokens with the same mark: a token itself, if it has one."""
+        """Return the sum over the tokens with the same mark: only this token, if it has a mark."""
         mark = self.tokens[at[0]]["p"]
         value = self.evaluate(body, [*at[:level], at[0]])
         return spread(multiply, make_number(0 if mark is None else 1), value)
@@ -191,7 +192,7 @@ class Evaluator:
 
 
 def spread(operation: Any, *values: Any) -> Array:
-    """Apply an operation to every entry; numbers go with vectors."""
+    """Apply an operation to every entry; numbers are repeated for every entry of a vector."""
     lengths = {len(v) for v in values if is_vector(v)}
     if not lengths:
         return operation(*values)

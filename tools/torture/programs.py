@@ -1,8 +1,8 @@
 """Random programs of the language, as expression trees, and as the text of a file.
 
-An expression is a tuple: the name of an operation, then its arguments. A token is a whole number:
-0 is this token, 1 that of a sum, and 2 that of a sum inside of a sum. Nothing here uses the
-compiler, so a tree means what `program_values` computes from it.
+An expression is a tuple: the name of an operation, then its arguments. A token is an integer: 0 is
+this token, 1 that of a sum, and 2 that of a sum inside of a sum. This file does not use the
+compiler, so the value of a tree is the one that `program_values` computes from it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hypothesis.strategies import DrawFn
 
 Tree = tuple[Any, ...]
 REACH = 1e4
-"""A bound on scores and gated values, beyond all that are drawn."""
+"""A bound on scores and gated values that exceeds all random ones."""
 NUMBERS = ("2", "-1", "0.5", "-0.25", "0.2", "0.1", "3", "1", "eta", "(1 + k)")
-"""Numbers as they are written; `eta` and `k` are those of the program."""
+"""Numbers as they are written in a program; `eta` and `k` are arguments of the program."""
 PROMPTS: dict[str, dict[str, tuple[str, ...]]] = {
     "regression": {"x": ("d",), "y": (), "t": (), "xk": ("d",)},
     "prefixes": {"x": ("d",), "y": (), "odd": (), "first": ()},
@@ -48,9 +48,10 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its prompt, what it does before the first step and in each step, and its answer.
+    """A program: its prompt, its prologue, its step, and its answer.
 
-    `matrix` is its matrix of numbers A, `reused` whether tokens of nested sums share their name.
+    `matrix` is its matrix of numbers A, and `reused` whether tokens of nested sums have the same
+    name.
     """
 
     prompt: str
@@ -147,7 +148,7 @@ def _quote(dim: str) -> str:
 
 
 class Author:
-    """Writes the expressions of one program, with what Hypothesis draws."""
+    """Writes the expressions of one program, with the random choices of Hypothesis."""
 
     def __init__(self, draw: DrawFn, prompt: str) -> None:
         self.draw, self.prompt = draw, prompt
@@ -190,7 +191,7 @@ class Author:
         return ("entry_sum", self.vector(token))
 
     def body(self, is_vector: bool, level: int = 1) -> Tree:
-        """Write what a sum adds up: a score, bilinear in two tokens, times a value of one."""
+        """Write the summand of a sum: a score, bilinear in two tokens, times a value of one."""
         kind = self.draw(st.integers(0, 9))
         if kind < 4:
             score: Tree = ("dot", self.vector(0), self.vector(level))
@@ -209,7 +210,7 @@ class Author:
         return ("multiply", score, value) if self.happens(50) else ("multiply", value, score)
 
     def value(self, level: int) -> Tree:
-        """Write a number that a sum adds up; now and then it is a sum itself."""
+        """Write a number that is a summand of a sum; sometimes it is a sum itself."""
         if level == 1 and self.happens(8):
             inner = self.body(False, 2)
             if self.happens(50):  # reads the token of the outer sum too
@@ -225,7 +226,7 @@ class Author:
         return ("sum", self.choose("mean", "total"), 1, "context", None, ("multiply", left, right))
 
     def form(self, is_vector: bool) -> Tree:
-        """Write what takes a block, or two."""
+        """Write an expression that takes a block, or two."""
         write = self.vector if is_vector else self.scalar
         kinds: list[Callable[[], Tree]] = [
             *[lambda: self.any_sum(is_vector)] * 9,

@@ -35,7 +35,7 @@ class Rows:
         return np.float64(x) * root[:, None], np.float64(y) * root
 
     def find_residuals(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return weighted residuals, and the rounding that is inevitable in each."""
+        """Return weighted residuals, and the inevitable rounding error of each."""
         wide = np.longdouble
         residuals = self.y.astype(wide) - self.x.astype(wide) @ coef.astype(wide) - wide(intercept)
         sizes = np.abs(self.x) @ np.abs(coef) + np.abs(self.y) + abs(float(intercept))

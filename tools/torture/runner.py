@@ -19,7 +19,7 @@ from tools.torture.isolation import run_tries
 from tools.torture.table import Row
 
 PREFIX = "torture-"
-"""How the folder of an attack begins; the process id follows."""
+"""The beginning of the name of an attack's folder; the process id follows."""
 
 
 def load_attacks() -> dict[str, Attack]:
@@ -60,7 +60,7 @@ def run_attack(
 
 
 def find_scratch() -> str | None:
-    """Find a folder in memory where there is one: the attacks write very many files."""
+    """Return a folder in memory if there is one, because the attacks write very many files."""
     memory = "/dev/shm"
     return memory if os.path.isdir(memory) and os.access(memory, os.W_OK) else None
 

@@ -18,7 +18,7 @@ from innerloop.terminal import print_table
 from tools.torture.isolation import Result
 
 MAX_EXAMPLES = 3
-"""Tries that are named for each kind of defect."""
+"""The number of tries that are listed for each kind of defect."""
 
 
 @dataclass
@@ -29,10 +29,13 @@ class Row:
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
     defects: dict[str, dict[int, str]] = field(default_factory=dict)
-    """The tries with each kind of defect: defects whose words differ in data alone are one kind."""
+    """The tries with each kind of defect.
+
+    Defects whose descriptions differ in data only are one kind.
+    """
     seconds: float = 0.0
     skipped: str = ""
-    """Why the attack was left out, where it was."""
+    """The reason why the attack was left out, if it was."""
 
     def add(self, result: Result) -> None:
         self.counts[result.verdict] += 1
@@ -45,7 +48,10 @@ class Row:
         return self.counts.total()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row for JSON; each kind of defect with its count and how to repeat it."""
+        """Return the row for JSON.
+
+        Each kind of defect with its count and the command that repeats it.
+        """
         return {
             "attack": self.name,
             "tries": self.tries,
@@ -68,12 +74,12 @@ class Row:
         }
 
     def repeat(self, number: int) -> str:
-        """Spell the command that repeats one try."""
+        """Return the command that repeats one try."""
         return f"python -m tools.torture --only {self.name} --seed {self.seed} --first {number}"
 
 
 def simplify_defect(text: str) -> str:
-    """Leave out what differs from try to try: the message of an exception, numbers, names."""
+    """Remove the parts that differ from try to try: the message of an exception, numbers, names."""
     head, colon, _ = text.partition(": ")
     if colon and re.match(r"\w+(Error|Warning|Exception)\b", head):
         return head
@@ -97,7 +103,9 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 def write_record(
     path: Path, rows: list[dict[str, Any]], settings: dict[str, Any], command: str
 ) -> None:
-    """Write the table with what is needed to make it again, whole or not at all."""
+    """Write the table with the settings that are needed to make it again, completely or not at
+    all.
+    """
     contents = {
         "command": command,
         "settings": settings,
@@ -111,7 +119,9 @@ def write_record(
 
 
 def read_finished(path: Path, seed: int) -> dict[tuple[str, int], dict[str, Any]]:
-    """Read the attacks that a record has with this seed and no defect, by name and tries."""
+    """Read the attacks that a record has with this seed and no defect, by name and number of
+    tries.
+    """
     if not path.exists():
         return {}
     contents = json.loads(path.read_bytes())

@@ -1,4 +1,6 @@
-"""What is attacked: a training of a few steps, claims that take no time, and folders of both."""
+"""The objects of the attacks: a training of a few steps, claims that take no time, their
+folders.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,18 @@ SEED = 3
 
 
 def make_recipe(name: str = "linear-attention") -> recipes.Recipe:
-    """Make the recipe that is attacked."""
+    """Return the recipe that is attacked."""
     return make_member("recipes", recipes.Recipe, name, SETTINGS)
 
 
 def train_here(folder: Path, *, resume: bool = False) -> recipes.TrainedRun:
-    """Train the victim in a folder, with a checkpoint after every step."""
+    """Train the recipe in a folder, with a checkpoint after every step."""
     options = {"seed": SEED, "resume": resume, "every": 0.0, "notice": ignore_notice}
     return recipes.train(make_recipe(), folder=folder, **options)
 
 
 def ignore_notice(text: str) -> None:
-    """Take a line that a user would read."""
+    """Ignore a line that a user would read."""
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -87,7 +89,7 @@ CLAIMS = {value.id: value for value in list(vars().values()) if isinstance(value
 
 
 class InlineEngine:
-    """Runs cells in this process, one at a time."""
+    """Runs the parts of a check in this process, one at a time."""
 
     max_deaths = 1
     slots = 1
@@ -109,7 +111,7 @@ class InlineEngine:
 
 
 def check_here(folder: Path, notices: list[str], engine: Any = InlineEngine) -> list[Outcome]:
-    """Check the victims' claims with their cells in a folder."""
+    """Check the test claims with their stored results in a folder."""
     store = Store(folder, notices.append)
     run = Run(store, engine, notice=notices.append, claims=CLAIMS)
     outcomes = run.check(list(CLAIMS), "quick")
@@ -118,7 +120,7 @@ def check_here(folder: Path, notices: list[str], engine: Any = InlineEngine) -> 
 
 
 def read_cells(folder: Path) -> dict[str, Any]:
-    """Read the result of every cell of a folder, by its path."""
+    """Read the stored result of every claim file in a folder; the keys are relative paths."""
     return {
         str(path.relative_to(folder)): json.loads(path.read_bytes())["content"]["found"]
         for path in sorted(folder.glob("*/*/*.json"))

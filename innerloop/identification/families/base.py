@@ -1,4 +1,6 @@
-"""Base class of families: from answers to vectors, and what is known about them."""
+"""Base class of families: the conversion from answers to vectors, and known properties of
+answers.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,15 @@ class Family(ABC):
         return answers if self.rank == 1 else answers.flatten(-self.rank)
 
     def find_targets(self, problem: Any) -> Float[Tensor, "batch outputs"] | None:
-        """Return the right answers as vectors; None where there are none or they are not known."""
+        """Return the right answers as vectors, or None if there are none or they are not known."""
         return None
 
     def measure_errors(
         self, problem: Any, model: Float[Tensor, "layers batch outputs"]
     ) -> list[float] | None:
-        """Measure each layer's own error as a share; None where the truth is not known."""
+        """Return each layer's own error, relative to the size of the truth, or None if that is
+        unknown.
+        """
         target = self.find_targets(problem)
         if target is None or target.shape != model.shape[1:]:
             return None
@@ -45,11 +49,11 @@ class Family(ABC):
     def measure(
         self, problem: Any, model: Float[Tensor, "batch outputs"], candidate: Tensor
     ) -> dict[str, float]:
-        """Measure further differences that people of the field know, by name."""
+        """Return further differences that are usual in the field, by name."""
         return {}
 
     def note(self, problem: Any) -> str | None:
-        """Say what cannot be told apart on these problems, if anything."""
+        """Describe what cannot be distinguished on these problems, if anything."""
         return None
 
 

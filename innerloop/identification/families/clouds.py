@@ -25,7 +25,7 @@ REFERENCE_STEPS, REFERENCE_RAMP = 20, 1e-3
 
 
 class Clouds(Family):
-    """Label of each point, after its score where a model tells that, too."""
+    """Label of each point, preceded by its score if the model also returns scores."""
 
     name: ClassVar[str] = "scores and labels"
     rank: ClassVar[int] = 2
@@ -33,7 +33,9 @@ class Clouds(Family):
     def measure_errors(
         self, problem: PCAProblem, model: Float[Tensor, "layers batch outputs"]
     ) -> list[float] | None:
-        """Measure the share of points outside the cloud of their origin, under the better sign."""
+        """Return the share of points outside the cloud of their origin, under the better of the
+        two signs.
+        """
         if problem.labels is None:
             return None
         labels = model.unflatten(-1, (problem.n, -1))[..., -1]
@@ -43,14 +45,17 @@ class Clouds(Family):
 
 @dataclass(frozen=True, eq=False)
 class CloudLabels(SpectralClustering):
-    """Spectral clustering that tells labels alone, as a model of one's own may."""
+    """Spectral clustering that returns labels only, for user-defined models that do the same."""
 
     def predict(self, problem: PCAProblem, state: Vector) -> LabelColumns:
         return super().predict(problem, state)[..., 1:]
 
 
 def answer_as_asked(algorithm: Any, problem: Any, shape: Sequence[int]) -> Any:
-    """Return a candidate that tells labels alone where a model does; any other as it is."""
+    """Return a candidate that returns labels only, if the model does.
+
+    Any other candidate unchanged.
+    """
     if not isinstance(problem, PCAProblem) or tuple(shape) != (problem.n, 1):
         return algorithm
     if isinstance(algorithm, SpectralClustering):
@@ -61,7 +66,9 @@ def answer_as_asked(algorithm: Any, problem: Any, shape: Sequence[int]) -> Any:
 def match_signs(
     problem: PCAProblem, labels: Float[Tensor, "layers batch n columns"]
 ) -> Float[Tensor, "layers batch n columns"]:
-    """Call the clouds of a model as spectral clustering from the given start does."""
+    """Give the clouds of a model the signs that spectral clustering from the given start gives
+    them.
+    """
     algorithm = SpectralClustering(torch.tensor(REFERENCE_RAMP, dtype=torch.float64))
     *_, last = algorithm.states(problem, REFERENCE_STEPS)
     reference = algorithm.predict(problem, last)[..., 1:]

@@ -37,7 +37,9 @@ class Clustering(Family):
     def measure_errors(
         self, problem: ClusteringProblem, model: Float[Tensor, "layers batch outputs"]
     ) -> list[float] | None:
-        """Measure the share of points outside the cluster of their origin, under the best names."""
+        """Return the share of points outside the cluster of their origin, under the best
+        permutation.
+        """
         if problem.labels is None:
             return None
         found = model.unflatten(-1, (problem.n, problem.clusters)).argmax(dim=-1)
@@ -55,7 +57,7 @@ class Clustering(Family):
 
 
 def match_clusters(problem: ClusteringProblem, shares: Shares) -> Shares:
-    """Name the clusters of a model as algorithms from the given centres do, prompt by prompt."""
+    """Permute the clusters of a model to match those of algorithms from the given centres."""
     algorithm = Lloyd()
     steps = [algorithm.predict(problem, s) for s in algorithm.states(problem, REFERENCE_STEPS)]
     agreement = shares.mean(dim=0).mT @ torch.stack(steps).mean(dim=0).to(shares)

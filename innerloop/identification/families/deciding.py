@@ -44,7 +44,7 @@ def list_policies(problem: GameProblem) -> dict[str, list[Trial]]:
 
 
 def make_policy_trials(policy: Any, problem: GameProblem) -> list[Trial]:
-    """Make the trials of a policy; none where it cannot play these games."""
+    """Return the trials of a policy, or none if it cannot play these games."""
     base = policy if isinstance(policy, Policy) else policy()
     try:
         PlayedPolicy(base).init(problem[:1])

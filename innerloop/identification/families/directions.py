@@ -51,7 +51,7 @@ class Directions(Family):
 
 
 def is_degenerate(problem: PCAProblem) -> bool:
-    """Tell whether the eigenvectors asked for are not determined, on most prompts."""
+    """Return whether the required eigenvectors are not unique, on most prompts."""
     values = torch.linalg.eigvalsh(problem.covariance.detach()).flip(-1)
     leading = values[..., : problem.components + 1]
     gaps = leading[..., :-1] - leading[..., 1:]
@@ -61,11 +61,11 @@ def is_degenerate(problem: PCAProblem) -> bool:
 def principal_angles(
     first: Float[Tensor, "*batch components d"], second: Float[Tensor, "*batch components d"]
 ) -> Float[Tensor, "*batch components"]:
-    """Angles between two subspaces, smallest first."""
+    """Return the angles between two subspaces, smallest first."""
     bases = [torch.linalg.qr(each.mT).Q for each in (first, second)]
     return torch.linalg.svdvals(bases[0].mT @ bases[1]).clamp(-1, 1).acos()
 
 
 def fits_directions(problem: PCAProblem, shape: Any) -> bool:
-    """Tell whether an answer of this shape is a direction for each starting vector."""
+    """Return whether an answer of this shape is a direction for each starting vector."""
     return tuple(shape) == (problem.components, problem.d)

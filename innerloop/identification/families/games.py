@@ -97,7 +97,7 @@ def play_behaviours(environment: Environment, generator: torch.Generator) -> Gam
 
 
 def restore_environment(problem: GameProblem) -> Environment:
-    """Make an environment that shows what recorded games showed; its rewards are not known."""
+    """Return an environment with the contents of recorded games; its rewards are not known."""
     if isinstance(problem, TabularGameProblem):
         states, actions = problem.sizes
         shape = (*problem.batch, problem.horizon, states, actions)
@@ -172,7 +172,7 @@ def list_steps(problem: GameProblem) -> list[tuple[Any, Tensor, Tensor, Tensor]]
 
 
 def ask_policy(policy: Callable[[History], Any], problem: GameProblem) -> list[Any]:
-    """Ask a function for its odds at every step of recorded games."""
+    """Return the odds that a function gives at every step of recorded games."""
     if isinstance(problem, TabularGameProblem):
         states, actions, rewards = (
             each.flatten(-2) for each in (problem.states, problem.actions, problem.rewards)

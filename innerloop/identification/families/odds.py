@@ -45,5 +45,5 @@ class Odds(Family):
 
 
 def count_actions(problem: Any) -> int:
-    """Number of actions to choose from in recorded games."""
+    """Return the number of actions to choose from in recorded games."""
     return problem.arms if hasattr(problem, "arms") else problem.sizes[1]

@@ -1,7 +1,7 @@
 """The stream of any `nn.Module`, read and replaced by hooks on its layers while it predicts.
 
-The model runs as it always does: what a layer returns is recorded, or exchanged for another stream.
-That covers modules with fitted read-outs, GPT-2 of `transformers`, and the runs of `train`.
+The model runs unchanged: the output of a layer is recorded, or replaced by another stream. This
+works for modules with fitted read-outs, GPT-2 of `transformers`, and the runs of `train`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def _is_stream(value: Any) -> bool:
 
 
 def as_stream_model(model: Any) -> StreamModel:
-    """Return a model's stream to read and replace; refuse a model that does not show any."""
+    """Return a model whose stream can be read and replaced.
+
+    Raise an error if that is not possible.
+    """
     if isinstance(model, StreamModel):
         return model
     if isinstance(model, BuiltTransformer):
@@ -143,7 +146,10 @@ def as_stream_model(model: Any) -> StreamModel:
 
 
 def find_layers(module: nn.Module) -> list[str]:
-    """Name the layers of a module's longest list of them; of a list in the list, its last part."""
+    """Return the names of the layers in a module's longest list of modules.
+
+    If each element of the list is a list too, its last part is the layer.
+    """
     known = dict(module.named_modules())
     lists = [name for name, part in known.items() if isinstance(part, nn.ModuleList) and len(part)]
     if not lists:

@@ -1,6 +1,6 @@
-"""What `identify` has found, looked for inside the model: its candidate, as fitted, layer by layer.
+"""Inspection of the result of `identify`: search the model's layers for the state of its candidate.
 
-A verdict that answers, state and intervention share is worth more than one from answers alone.
+A verdict that answers, state and intervention support is stronger than one from answers alone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def inspect_identification(
     prompts: int = 256,
     seed: int = 0,
 ) -> Inside:
-    """Look inside a model for the candidate that its verdict names, or that is nearest.
+    """Look inside a model for the state of the candidate that its verdict names, or that is
+    nearest.
 
-    Where the model also answers before its first layer, that answer has no layer to look into, and
-    neither has the own prediction of a module after its last layer.
+    An answer before the first layer has no layer to inspect, and neither has a module's own
+    prediction after its last layer.
     """
     match = find_named_match(found)
     seen = as_stream_model(model)
@@ -47,7 +48,7 @@ def inspect_identification(
 
 
 def find_named_match(found: Identification) -> Match:
-    """Return the candidate of the verdict; where none fits, the last layer's nearest."""
+    """Return the candidate of the verdict, or the last layer's nearest candidate if none fits."""
     for match in found.matches:
         if (match.candidate.name, match.candidate.schedule) == (found.algorithm, found.schedule):
             return match
@@ -63,7 +64,9 @@ def discriminate_ties(
     prompts: int = 64,
     seed: int = 0,
 ) -> list[Discrimination]:
-    """Tell the named candidate from each that no layer's answers could tell it from."""
+    """Compare the named candidate with each candidate that no layer's answers distinguish from
+    it.
+    """
     named, tied = find_named_match(found), set[str]()
     for layer in found.layers:
         tied |= {layer.nearest, *layer.indistinguishable, *layer.also_fits}

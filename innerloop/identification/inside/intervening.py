@@ -1,14 +1,15 @@
-"""The causal test: does the answer follow where the state that was found is moved?
+"""The causal test: change the state that was read from the stream, and see whether answers follow.
 
-The stream after a layer is changed by the least norm that makes the read-outs give another prompt's
-state, the rest of the network runs, and its answers are compared with the algorithm's, continued
-from the other prompt's state on the original prompt:
+The stream after a layer is changed as little as possible such that the read-outs return another
+prompt's state. Then the remaining layers run, and the answers are compared with those of the
+algorithm, continued from the other prompt's state on the original prompt:
 
     effect = 1 − Σ E‖answer − counterfactual‖² / Σ E‖answer before − counterfactual‖²
 
-summed over the later layers (for the last layer, its own answer). 1: the answers follow exactly as
-the algorithm's would; 0: they are as far from the counterfactual as if nothing had been moved. The
-control moves the stream as far, on the same tokens, in random directions.
+The sums are over the later layers (for the last layer, its own answer). An effect of 1 means that
+the answers follow exactly as the algorithm's would; 0 means that they are as far from the
+counterfactual as without a change. The control changes the stream by the same norm, on the same
+tokens, in random directions.
 """
 
 from __future__ import annotations
@@ -34,19 +35,24 @@ from innerloop.identification.inside.views import View
 from innerloop.identification.instances import select_queries
 
 PARTNERS = 8
-"""Other prompts that are tried for a state from which the algorithm's answers stay in reach."""
+"""The number of other prompts that are tried for a state from which the algorithm's answers
+stay bounded.
+"""
 REACH = 10.0
-"""Answers are in reach up to this many times the root mean square of the model's."""
+"""The largest accepted answers, as a multiple of the root mean square of the model's."""
 MIN_SHARE = 1e-8
-"""Counterfactuals nearer to the answers before, as a share of their power, show nothing."""
+"""If the counterfactuals are nearer to the answers before than this share of their power, the
+test shows nothing.
+"""
 ROUNDS, SETTLED = 200, 1e-12
-"""Moves of one tensor after the other until all are where they should be: at most this many rounds,
-or until one moves the stream by less than this share of it."""
+"""Tensors are changed one after another until all have their new values, for at most this many
+rounds, or until a round changes the stream by less than this share.
+"""
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """The effect of moving a state, that of the control, and on how many prompts."""
+    """The effects of changing a state and of the control, and the number of prompts."""
 
     effect: float
     random: float
@@ -56,7 +62,7 @@ class Intervention:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A tensor of the state where it was found: its view and read-out."""
+    """A tensor of the state that can be read from the stream: its view and its read-out."""
 
     view: View
     read_out: ReadOut
@@ -74,17 +80,22 @@ def intervene(
     found: Mapping[str, Found],
     generator: torch.Generator,
 ) -> Intervention | None:
-    """Move what was found after a layer; None where the algorithm expects no difference.
+    """Change the state that was read after a layer, and measure whether the answers follow.
 
-    `view` is the problem as the algorithm takes it; `steps` are those that match this layer and
-    each later one, in their order.
+    The quantities in `found` are replaced by those of another prompt's state, and the remaining
+    layers run. The result is the share of the change in prediction expected from the algorithm that
+    occurs, and the same for a rotated change of the same size, the control. Return None if the
+    algorithm expects no difference. `view` is the problem as the algorithm takes it; `steps` are
+    the steps that match this layer and each later one, in their order.
     """
-    ahead = [k for k, step in enumerate(steps) if step >= steps[0]]
-    ahead = ahead[1:] or ahead
-    before = model.resume(problem, layer, stream)[ahead].double()
+    # The layers whose answers are compared: those after this one, or this one if it is the last.
+    # A layer that matches an earlier step than this one cannot continue its state.
+    compared = [k for k, step in enumerate(steps) if step >= steps[0]]
+    compared = compared[1:] or compared
+    before = model.resume(problem, layer, stream)[compared].double()
     size = float(before.square().mean().sqrt())
     swapped, reachable = _swap_states(
-        algorithm, view, state, [steps[k] for k in ahead], steps[0], list(found), REACH * size
+        algorithm, view, state, [steps[k] for k in compared], steps[0], list(found), REACH * size
     )
     chosen = reachable.nonzero().flatten()
     if not len(chosen):
@@ -92,24 +103,24 @@ def intervene(
     moved_state, expected = swapped
     forms = list_forms(algorithm, view, moved_state, len(stream))
     values = {name: forms[name][each.view.form][chosen] for name, each in found.items()}
-    there = stream[chosen].double()
-    moved = _move_stream(there, view[chosen], values, found)
+    original = stream[chosen].double()
+    moved = _move_stream(original, view[chosen], values, found)
     inside = model.find_in_range(problem[chosen], layer, moved)
     if not bool(inside.any()):
         return None
-    chosen, there, moved = chosen[inside], there[inside], moved[inside]
-    target, few = expected[:, chosen], problem[chosen]
-    apart = float((before[:, chosen] - target).square().sum())
-    if not apart > MIN_SHARE * float(before[:, chosen].square().sum()):
+    chosen, original, moved = chosen[inside], original[inside], moved[inside]
+    counterfactual, chosen_problem = expected[:, chosen], problem[chosen]
+    distance_before = float((before[:, chosen] - counterfactual).square().sum())
+    if not distance_before > MIN_SHARE * float(before[:, chosen].square().sum()):
         return None
 
     def measure(changed: Tensor) -> float:
-        after = model.resume(few, layer, changed)[ahead].double()
-        missed = float((after - target).square().sum().nan_to_num(torch.inf))
-        return 1 - missed / apart
+        after = model.resume(chosen_problem, layer, changed)[compared].double()
+        distance = float((after - counterfactual).square().sum().nan_to_num(torch.inf))
+        return 1 - distance / distance_before
 
-    control = _turn_change(moved - there, generator)
-    return Intervention(measure(moved), measure(there + control), tuple(found), len(chosen))
+    control = _turn_change(moved - original, generator)
+    return Intervention(measure(moved), measure(original + control), tuple(found), len(chosen))
 
 
 def _swap_states(
@@ -121,10 +132,10 @@ def _swap_states(
     names: list[str],
     limit: float,
 ) -> tuple[tuple[Any, Float[Tensor, "layers batch outputs"]], Tensor]:
-    """Give each prompt another's state, and continue the algorithm from there.
+    """Give each prompt the state of another prompt, and continue the algorithm from there.
 
-    Taken is the first of the next prompts' whose answers stay in reach: a Newton iteration from a
-    stranger's matrix may diverge, and no comparison means anything there.
+    The states of the next prompts are tried in turn, until one leads to bounded answers: a Newton
+    iteration from the matrix of another prompt may diverge, and a comparison is then meaningless.
     """
     fields = list_fields(state, len(problem))
     own = {name: fields[name] for name in names}
@@ -160,7 +171,7 @@ def _continue(
 def _move_stream(
     stream: Tensor, problem: Any, values: Mapping[str, Tensor], found: Mapping[str, Found]
 ) -> Tensor:
-    """Move a stream until every read-out gives its tensor's new values."""
+    """Change a stream until every read-out returns the new values of its tensor."""
     tokens = stream.shape[1]
     expected = {
         name: each.view.compute(problem, values[name], tokens).double()

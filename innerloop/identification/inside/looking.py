@@ -60,11 +60,11 @@ def look_inside(
     prompts: int = 256,
     seed: int = 0,
 ) -> Inside:
-    """Look for an algorithm's state in the layers of a model, and move it.
+    """Search the layers of a model for an algorithm's state, and test it by interventions.
 
-    `algorithm` has its hyper-parameters set, one for all layers or one for each; `steps` says how
-    many of its steps each layer has taken, by default its number; `view` returns the problem in the
-    form that the algorithm takes.
+    `algorithm` has its hyper-parameters set: one object for all layers or one for each. `steps`
+    contains the number of steps that each layer has taken, by default the layer's number. `view`
+    returns the problem in the form that the algorithm takes.
     """
     prompts, seed = check_count("prompts", prompts, 8), check_seed(seed)
     seen = as_stream_model(model)
@@ -170,7 +170,9 @@ def _run_both(
 
 
 def _read_random(model: StreamModel | None, problem: Any) -> list[Tensor] | None:
-    """Read the streams of a random network, if there is any; None where it refuses to run."""
+    """Return the streams of a network with random weights, or None if there is none or it fails
+    to run.
+    """
     try:
         return None if model is None else model.read_streams(copy_problem(problem))
     except InputError:
@@ -178,7 +180,10 @@ def _read_random(model: StreamModel | None, problem: Any) -> list[Tensor] | None
 
 
 def _count_fitted(model: StreamModel, single: Any, prompts: int) -> int:
-    """Return how many prompts read-outs are fitted to; refuse streams that memory cannot hold."""
+    """Return the number of prompts that read-outs are fitted to.
+
+    Raise an error if the streams do not fit into memory.
+    """
     streams = model.read_streams(copy_problem(single))
     size = COPIES * sum(stream.numel() * stream.element_size() for stream in streams)
     check_memory(2 * size * prompts, "reading the streams")

@@ -44,10 +44,10 @@ Probe = tuple[Reading, View, ReadOut | None]
 
 
 def probe_layer(fitting: Layer, scoring: Layer, first_fitters: FitterStore) -> list[Probe]:
-    """Read each tensor of a state by the view that does best on the prompts to fit on.
+    """Read each tensor of a state with the view that is best on the prompts to fit on.
 
     `first_fitters` has the fitters for the stream before the first layer. Tensors that are the same
-    whatever the prompt, or that the prompt holds already, are left out.
+    for all prompts, or that the prompt already contains, are left out.
     """
     own, found = FitterStore(fitting.stream), []
     for name, forms in fitting.forms.items():

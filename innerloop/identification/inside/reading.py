@@ -42,9 +42,10 @@ class ReadOut:
         return self.intercept + (features - self.centre) @ self.weight
 
     def invert(self, least: float = 1e-6) -> Float[Tensor, "size width"]:
-        """Return the map from what is read to the stream's change of least norm that changes it.
+        """Return the map from changes of the read values to changes of the stream with the
+        least norm.
 
-        Directions of W smaller than `least` times its largest are left alone.
+        Directions of W smaller than `least` times its largest are not changed.
         """
         return torch.linalg.pinv(self.weight, rtol=least)
 
@@ -53,12 +54,15 @@ class ReadOut:
         features: Float[Tensor, "batch places width"],
         values: Float[Tensor, "batch places size"],
     ) -> float:
-        """R² on prompts that it was not fitted to."""
+        """Return R² on prompts that it was not fitted to."""
         return r_squared(self.read(features), values, self.intercept)
 
 
 def r_squared(prediction: Tensor, values: Tensor, mean: Tensor) -> float:
-    """1 − Σ‖v − v̂‖² / Σ‖v − v̄‖²; v̄ is the mean on the prompts to fit on. 0 where v is constant."""
+    """Return 1 − Σ‖v − v̂‖² / Σ‖v − v̄‖², or 0 if v is constant.
+
+    v̄ is the mean on the prompts to fit on.
+    """
     total = float((values - mean).square().sum())
     missed = float((values - prediction).square().sum())
     return 1 - missed / total if total > 0 else 0.0
@@ -86,7 +90,7 @@ class Fitter:
         self.filters = self.sizes / (self.sizes.square() + shares.square()).clamp_min(1e-300)
 
     def fit(self, values: Float[Tensor, "batch places size"]) -> ReadOut | None:
-        """Fit a read-out; None where the features are not finite."""
+        """Fit a read-out; return None if the features are not finite."""
         if not self.finite or not float(self.sizes[0]) > 0:
             return None
         label = values[self.fitted].flatten(0, 1).double()

@@ -43,7 +43,9 @@ class Restating(Protocol):
 def list_forms(
     algorithm: Algorithm[Any, Any], problem: Any, state: Any, batch: int
 ) -> dict[str, list[Tensor]]:
-    """List what a stream may hold of each tensor of a state: itself, then in other words."""
+    """List the forms of each tensor of a state that a stream may contain: itself, then its
+    restatements.
+    """
     forms = {name: [value] for name, value in list_fields(state, batch).items()}
     if isinstance(algorithm, Restating):
         for name, value in algorithm.restate(problem, state).items():
@@ -68,7 +70,7 @@ def _list_parts(state: Any) -> list[tuple[str, Any]]:
 
 
 def replace_fields(state: Any, values: Mapping[str, Tensor], name: str = "") -> Any:
-    """Return the state with the named tensors exchanged."""
+    """Return the state with the named tensors replaced."""
     if isinstance(state, Tensor):
         return values.get(name or WHOLE, state)
     parts = {

@@ -33,10 +33,12 @@ class StreamModel(Model, ABC):
 
     @abstractmethod
     def resume(self, problem: Any, layer: int, stream: Stream) -> Predictions:
-        """Answer after `layer` and each later one, with this stream after `layer`."""
+        """Return the answers of `layer` and each later one, with this stream after `layer`."""
 
     def find_in_range(self, problem: Any, layer: int, stream: Stream) -> Bool[Tensor, " batch"]:
-        """Tell for which prompts the stream after `layer` keeps to what the model declares."""
+        """Return for which prompts the stream after `layer` is in the range that the model
+        declares.
+        """
         return torch.ones(len(stream), dtype=torch.bool)
 
     @abstractmethod

@@ -1,5 +1,6 @@
-"""Prompts that programs run on: which registers they fill, for which problems, and who answers.
+"""Prompts of programs: the registers that each prompt fills, its problems, and the tokens that
+answer.
 
-One file each, with the prompt itself and the construction that programs on it become. May import
-problems, constructions and the rest of the language; nothing outside of the language imports it.
+Each file has one prompt and the construction that programs on it become. This folder may import
+problems, constructions and the rest of the language. Only the language imports it.
 """

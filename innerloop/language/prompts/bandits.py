@@ -33,17 +33,17 @@ class GamePrompt(Prompt, ABC):
     """
 
     counted: ClassVar[dict[str, str]]
-    """What each size but n counts, in words."""
+    """The meaning of each size except n, in words."""
 
     @abstractmethod
     def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
-        """Return what the first token of step t holds: (*batch, *shape) for each register."""
+        """Return the registers of the first token of step t, each of shape (*batch, *shape)."""
 
     @abstractmethod
     def fill_action(
         self, t: Any, observation: Any, action: Tensor, reward: Tensor, sizes: Sizes
     ) -> Registers:
-        """Return what the second token of step t holds."""
+        """Return the registers of the second token of step t."""
 
     @abstractmethod
     def list_steps(self, problem: Any) -> tuple[Tensor, Any, Tensor, Tensor, Tensor]:
@@ -99,16 +99,23 @@ class BanditPrompt(GamePrompt):
 
 
 def alternate(first: Tensor | None, second: Tensor | None, own: int) -> Tensor:
-    """Return a register of first and second tokens, in turn; it has `own` axes, and None is 0."""
-    like = second if first is None else first
-    assert like is not None, "one of them holds something"
-    sides = [torch.zeros_like(like) if side is None else side for side in (first, second)]
-    axis = like.ndim - own
+    """Interleave two tensors along the token axis: first, second, first, second, …
+
+    `own` is the number of axes of the register itself, after the token axis. If one of the tensors
+    is None, it is replaced by zeros.
+    """
+    present = second if first is None else first
+    assert present is not None, "one of them holds something"
+    sides = [torch.zeros_like(present) if side is None else side for side in (first, second)]
+    axis = present.ndim - own  # the axis after the tokens
     return torch.stack(sides, dim=axis).flatten(axis - 1, axis)
 
 
 def mark_index(name: str, index: Tensor, count: int) -> Tensor:
-    """Return one-hot vectors; indices that are none are refused."""
+    """Return one-hot vectors of length `count`.
+
+    Raise an error for an index that is not below `count`.
+    """
     check_indices(name, index, count)
     return torch.nn.functional.one_hot(index, count)
 

@@ -1,4 +1,4 @@
-"""The interface of a prompt: data by register, sizes by letter, and where answers are read."""
+"""The interface of a prompt: data by register, sizes by letter, and the tokens that answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from innerloop.language.types import Register
 
 
 class Draw:
-    """Draws the parts of a problem: calling it gives numbers of a shape, as float64.
+    """Draws the parts of a problem; a call returns float64 numbers of a given shape.
 
     numbers  returns this many numbers
     shares   returns this many numbers from 0 to 1
-    index    returns a whole number below a count
+    index    returns an integer below a count
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class Draw:
     ) -> None:
         self._numbers, self._shares, self._index = numbers, shares, index
         self.choice: tuple[int, ...] = ()
-        """The whole numbers that were drawn."""
+        """The integers that were drawn."""
         self.choices = 1
-        """How many such choices there are."""
+        """The number of possible outcomes of all these draws together."""
         self.most = 1
-        """The largest count of one of them."""
+        """The largest `count` of a single draw."""
 
     def __call__(self, *shape: int) -> Tensor:
         """Return numbers of any size."""
@@ -45,7 +45,11 @@ class Draw:
         return _shape(self._shares(math.prod(shape)), shape)
 
     def indices(self, count: int, *shape: int) -> Tensor:
-        """Return whole numbers from 0 to count − 1: actions, say. Each is drawn by itself."""
+        """Return independent random integers from 0 to count − 1, for instance actions.
+
+        The draws are appended to `choice`, and the number of possible outcomes multiplies
+        `choices`.
+        """
         drawn = tuple(self._index(count) for _ in range(math.prod(shape)))
         self.choice += drawn
         self.choices *= count ** len(drawn)
@@ -58,12 +62,12 @@ def _shape(numbers: Sequence[float], shape: tuple[int, ...]) -> Tensor:
 
 
 def make_zero_draw() -> Draw:
-    """Return a draw of zeros, for the sizes of a problem alone."""
+    """Return a draw of zeros, for problems of which only the sizes matter."""
     return Draw(lambda count: [0.0] * count, lambda count: [0.0] * count, lambda count: 0)
 
 
 def make_gaussian_draw(seed: int) -> Draw:
-    """Return a draw of standard normal numbers, and of whole numbers that are equally likely."""
+    """Return a draw of standard normal numbers, and of integers that are equally likely."""
     generator = torch.Generator().manual_seed(seed)
     return Draw(
         lambda count: torch.randn(count, generator=generator, dtype=torch.float64).tolist(),
@@ -73,7 +77,7 @@ def make_gaussian_draw(seed: int) -> Draw:
 
 
 class Prompt(ABC):
-    """How a problem becomes tokens."""
+    """A prompt: it converts a problem to tokens."""
 
     name: ClassVar[str]
     problem_type: ClassVar[type[Any]]
@@ -84,11 +88,13 @@ class Prompt(ABC):
     answer_dims: ClassVar[tuple[str, ...]] = ()
     """The dimensions of a token's answer."""
     marks: ClassVar[tuple[str, ...]] = ()
-    """Registers whose products alone matter: 1 for a token and itself, less by a gap for others."""
+    """Registers that mark tokens by their inner product: 1 for a token and itself, less by a
+    gap for others.
+    """
     discrete: ClassVar[str] = ""
-    """What `draw_problem` draws as whole numbers, in words: "actions"."""
+    """The name of the integers that `draw_problem` draws, such as "actions"."""
     drawn_with: ClassVar[str] = ""
-    """What else `draw_problem` makes as it likes, besides sizes: "one query"."""
+    """Any other property of problems that `draw_problem` does not vary, such as "one query"."""
 
     @abstractmethod
     def find_sizes(self, problem: Any) -> dict[str, int]:
@@ -96,11 +102,11 @@ class Prompt(ABC):
 
     @abstractmethod
     def fill_registers(self, problem: Any) -> dict[str, Tensor]:
-        """Return what the prompt offers: (*batch, tokens, *shape) for each register."""
+        """Return all registers of the prompt, each of shape (*batch, tokens, *shape)."""
 
     @abstractmethod
     def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
-        """Return how many leading tokens are context."""
+        """Return the number of leading tokens that are context."""
 
     @abstractmethod
     def select_answer(self, problem: Any, answer: Tensor) -> Tensor:
@@ -108,18 +114,18 @@ class Prompt(ABC):
 
     @abstractmethod
     def draw_problem(self, sizes: Mapping[str, int], draw: Draw) -> Any:
-        """Make a problem of given sizes.
+        """Return a problem of these sizes.
 
-        All that may differ from problem to problem is drawn: numbers by `draw(*shape)`, choices by
-        `draw.indices(count, *shape)`. What is not drawn, exact comparisons do not vary.
+        All parts that may differ from problem to problem are drawn: numbers by `draw(*shape)`,
+        choices by `draw.indices(count, *shape)`. Exact comparisons do not vary the other parts.
         """
 
     def find_default_answer(self, registers: Mapping[str, Register]) -> Any:
-        """Return an answer for programs that have none of their own, if their states suggest it."""
+        """Return a default answer for programs without one, if their states suggest it."""
         return None
 
     def check_registers(self, program: str, registers: Mapping[str, Register]) -> None:
-        """Refuse data that the prompt does not have, or of other dimensions."""
+        """Raise an error for data that the prompt does not have, or of other dimensions."""
         for name, register in registers.items():
             if name not in self.offers:
                 if register.state:

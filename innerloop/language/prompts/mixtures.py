@@ -1,8 +1,8 @@
-"""Mixture prompts: n example tokens, then what the weight vectors start from, then queries.
+"""Mixture prompts: n example tokens, then the initial weight vectors, then queries.
 
-Registers  examples: `x` (d), `y`, a mark `p` (4) of their own; K component tokens: `beta` (d), to
-           start from, and `e` = e_k (K); queries: `x`. Without component tokens, for two components
-           that are opposites, every token holds the first one in `beta`
+Registers  examples: `x` (d), `y`, a mark `p` (4) of their own; K component tokens: `beta` (d), the
+           initial vector, and `e` = e_k (K); queries: `x`. Without component tokens, for two
+           components that are opposites, every token holds the first one in `beta`
 Sizes      d features, n examples (which are the context), K components
 Answer     one number, at each query; without component tokens, at the last token
 """

@@ -74,14 +74,14 @@ class NetworkProgram(ProgramConstruction, ABC):
 
     @property
     def layer_count(self) -> int:
-        """N, the layers of the network."""
+        """The number N of layers of the network."""
         prompt = self.definition.prompt
         assert isinstance(prompt, NetworkPrompt)
         return prompt.layers
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of V_1 … V_N."""
+        """The numbers of rows and columns of V_1 … V_N."""
         return network_shapes(self.d, self.width, self.layer_count, self.outputs)
 
     def distributions(self) -> list[NetworkRegression]:
@@ -98,5 +98,5 @@ class NetworkProgram(ProgramConstruction, ABC):
 
 
 def format_shapes(shapes: list[tuple[int, int]]) -> str:
-    """Name the sizes of matrices: 4×3, 1×4."""
+    """Format the sizes of matrices: 4×3, 1×4."""
     return ", ".join(f"{rows}×{columns}" for rows, columns in shapes)

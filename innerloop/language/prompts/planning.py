@@ -69,7 +69,9 @@ class PlanningPrompt(GamePrompt):
         return {**place, "a": done, "r": reward}
 
     def _number(self, number: Any, step: Any, horizon: int, like: Tensor) -> Registers:
-        """Return position, episode, mark and step of tokens, in the precision of another tensor."""
+        """Return position, episode, mark and step of tokens, in the number type of another
+        tensor.
+        """
         i, step = (torch.as_tensor(part, device=like.device) for part in (number, step))
         marks, steps = self.all_marks.to(i.device)[i], mark_index("steps", step, horizon)
         numbers = {"i": i, "i2": i * i, "e": i // (2 * horizon), "p": marks, "h": steps}
@@ -85,30 +87,36 @@ class PlanningPrompt(GamePrompt):
 
 
 find_prompt = cache(PlanningPrompt)
-"""The prompt for games of up to a number of tokens, made once."""
+"""Return the prompt for games of up to this number of tokens; each is made once."""
 
 
 def copy_before(me: Any, back: int, name: str) -> Any:
-    """The register of the token `back` places before: score 1 − (i − back − j)², else at most 0."""
+    """Return the register of the token `back` places before.
+
+    Its score is 1 − (i − back − j)², which is 1 for that token and at most 0 for all others.
+    """
     mine, twice = 1 - back**2 - me.i2 + 2 * back * me.i, 2 * (me.i - back)
     return total(lambda j: relu(mine + twice * j.i - j.i2) * j[name], over="causal")
 
 
 def sum_earlier(me: Any, name: str) -> Any:
-    """The sum over the tokens of earlier episodes: σ(e − e_j) − σ(e − e_j − 1) is 1 for these."""
+    """Return the sum over the tokens of earlier episodes.
+
+    The score relu(e − e_j) − relu(e − e_j − 1) is 1 for these tokens and 0 for others.
+    """
     return total(lambda j: (relu(me.e - j.e) - relu(me.e - j.e - 1)) * j[name], over="causal")
 
 
 def keep(own: Any, most: Any, summand: Any) -> Any:
-    """A sum over this token alone, for scores up to `most`, gated by its mark."""
+    """Return a sum over this token alone, for scores up to `most`, gated by the token's mark."""
     return own_total(summand, "p", most, find_gap(2 * own.max_game_steps), over="causal")
 
 
 class PlanningProgram(ProgramConstruction, ABC):
-    """A program on planning prompts, each step of which goes one step of an episode back."""
+    """A program on planning prompts; each of its steps goes one step of an episode back."""
 
     program: ClassVar[Definition]
-    """Its definition without the marks."""
+    """The definition without the marks."""
     takes = "up to"
 
     d: int = parameter(3, "states S", least=1, most=50)

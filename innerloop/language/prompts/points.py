@@ -1,7 +1,7 @@
 """Points prompts: n data tokens, then K centroid tokens.
 
 Registers  data tokens: `x` (d), `data` = 1, a mark `p` (4) of their own; centroid tokens: `mu` (d),
-           where to start, `id` = e_k (K) and `centroid` = 1; all else is 0
+           the initial centroid, `id` = e_k (K) and `centroid` = 1; all else is 0
 Sizes      d features, n data tokens (which are the context), K centroids
 Answer     K shares, at each data token
 """

@@ -58,7 +58,7 @@ class RegressionPrompt(Prompt):
 
 
 def answer(me: Any) -> Any:
-    """⟨w, x⟩."""
+    """⟨w, x⟩."""  # pictures of programs print this text
     return dot(me.w, me.x)
 
 
@@ -66,7 +66,7 @@ class RegressionProgram(ProgramConstruction, RegressionConstruction[Any], ABC): 
     """A program on regression prompts."""
 
     problems: ClassVar[type[LinearRegression]] = LinearRegression
-    """What it is for, and certified on."""
+    """The distribution of problems that it is for, and certified on."""
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -1,6 +1,7 @@
-"""Bad arrays: everything that takes data gets what users have, and what they should not have.
+"""Bad arrays: every function that takes data receives arrays that users have by mistake.
 
-A result has finite numbers or there is one line that says why not; no warning stands for either.
+Either the result has finite numbers, or an error explains the reason in one line. A warning is not
+enough in either case.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tools.torture.attack import Attack, Defect, Verdict, refuse_or
 
 D, N = 2, 4
 MAX_GROWTH = 1e13
-"""No right answer is this many times larger than all of its data."""
+"""No correct answer is larger than all of its data by more than this factor."""
 SPOILED: list[Any] = []
-"""The bad arrays of the try under way."""
+"""The bad arrays of the current try."""
 
 
 def prepare(folder: Path) -> dict[str, Any]:
-    """Build what predicts with the arrays that it gets."""
+    """Build the constructions whose predictions on bad arrays are computed."""
     small: dict[str, Any] = {"d": D, "n": N, "instances": 4}
     return {
         "newton": innerloop.build("newton", steps=3, **small),
@@ -36,7 +37,7 @@ def prepare(folder: Path) -> dict[str, Any]:
 
 
 def attempt(built: dict[str, Any], chance: random.Random, folder: Path) -> Verdict:
-    """Hand bad arrays to one taker."""
+    """Pass bad arrays to one function of the package, and check its result."""
     rng = np.random.default_rng(chance.getrandbits(32))
     take = chance.choice(WAYS)
 
@@ -76,7 +77,9 @@ def attack_points(built: dict[str, Any], chance: random.Random, rng: Any) -> Any
 
 
 def predict(built: Any, problem: Any) -> Tensor:
-    """Predict; numbers that grew beyond all data are divergence, not an answer."""
+    """Return predictions; treat numbers that are far larger than the data as divergence, not an
+    answer.
+    """
     answer = built.predict(problem).detach()
     largest = float(built.construction.prompt(problem).detach().abs().max())
     if float(answer.abs().max()) > MAX_GROWTH * max(1.0, largest):
@@ -132,13 +135,13 @@ WAYS = (
 
 
 def spoil_some(arrays: list[Any], chance: random.Random, rng: Any) -> list[Any]:
-    """Spoil one or more of some arrays."""
+    """Make one or more of some arrays bad."""
     bad = {chance.randrange(len(arrays)), *(k for k in range(len(arrays)) if chance.random() < 0.2)}
     return [spoil(a, chance, rng) if k in bad else a for k, a in enumerate(arrays)]
 
 
 def spoil(array: Any, chance: random.Random, rng: Any) -> Any:
-    """Spoil an array: its kind, its numbers or its shape."""
+    """Make an array bad: change its type, its numbers or its shape."""
     value = np.array(array, dtype=np.float64)
     made = chance.choice((change_kind, change_numbers, change_shape))(value, chance, rng)
     SPOILED.append(made)
@@ -146,7 +149,7 @@ def spoil(array: Any, chance: random.Random, rng: Any) -> Any:
 
 
 def change_kind(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
-    """The same numbers, held by something else."""
+    """Return the same numbers in another type of container."""
     tensor, kind = torch.from_numpy(value.copy()), chance.choice(KINDS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the data of this attack
@@ -198,7 +201,7 @@ KINDS: tuple[Callable[[np.ndarray, Tensor], Any], ...] = (
 
 
 def change_numbers(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
-    """Numbers that are not finite, huge, tiny or all alike."""
+    """Return an array with numbers that are not finite, huge, tiny or all equal."""
     wild = (np.nan, np.inf, -np.inf, 1e308, 1e200, 1e154, 1e100, 1e30, 1e-30, 5e-324, 0.0, -1.0)
     number = chance.choice(wild)
     if chance.random() < 0.5:
@@ -209,7 +212,9 @@ def change_numbers(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
 
 
 def change_shape(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
-    """Other shapes: transposed, empty, with axes too many or too few, ragged, or nested deep."""
+    """Return another shape: transposed, empty, with missing or extra axes, ragged, or deeply
+    nested.
+    """
     nested: Any = 1.0
     for _ in range(chance.choice((2, 33, 65, 100, 2000))):
         nested = [nested]
@@ -219,7 +224,7 @@ def change_shape(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
 
 
 def check_finite(results: Any) -> None:
-    """Check that whatever came back has finite numbers."""
+    """Check that all numbers of a result are finite."""
     for result in results:
         tensor = torch.as_tensor(result)
         if tensor.is_complex() or not bool(torch.isfinite(tensor).all()):
@@ -227,7 +232,7 @@ def check_finite(results: Any) -> None:
 
 
 def check_nothing_lost() -> None:
-    """Check that no array was taken whose numbers say more than what is taken from them."""
+    """Check that no array was accepted whose numbers lose information when they are converted."""
     for array in SPOILED:
         if isinstance(array, Tensor):
             complex_, masked = array.is_complex() and bool(array.imag.any()), False

@@ -1,4 +1,6 @@
-"""Corrupted cells: `check` makes them again, and the report shows what they say."""
+"""Damaged results of a check (cells): `check` computes them again, and the report stays
+consistent.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def list_evidence(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Check again where one cell was damaged byte by byte: it is made again, equal."""
+    """Damage the bytes of one stored result, check again, and see that it is computed again."""
     path = copy_cells(original, chance, folder)
     path.write_bytes(damage_bytes(path.read_bytes(), chance))
     notices: list[str] = []
@@ -54,7 +56,7 @@ def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Ve
 
 
 def attempt_resealed(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Check and report where one cell says something else, with a checksum that matches."""
+    """Change the content of one stored result and recompute its checksum; then check and report."""
     path = copy_cells(original, chance, folder)
     file = json.loads(path.read_bytes())
     file["content"] = damage_tree(file["content"], chance)
@@ -68,7 +70,7 @@ def attempt_resealed(original: Original, chance: random.Random, folder: Path) ->
 
 
 def copy_cells(original: Original, chance: random.Random, folder: Path) -> Path:
-    """Copy the cells to a folder; return the path of the one to damage."""
+    """Copy the stored results to a folder; return the path of the one to damage."""
     shutil.copytree(original.folder, folder / "cells")
     return folder / "cells" / chance.choice(sorted(original.results))
 

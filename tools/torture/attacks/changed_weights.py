@@ -1,9 +1,10 @@
 """Changed weights: one weight of a construction is changed, and its certificate must notice.
 
-A certificate that holds is false if the law is broken on other instances, on which the
-construction's own weights keep it, and it counts the changed weight as reached. Weights that
-matter nowhere may be what they like, and it does not vouch for those that it lists as not reached,
-nor for errors below a thousandth of a weight (see `coverage`): each change is at least that large.
+A certificate that still holds is a defect if three conditions are true: the changed weights break
+the law on other instances, the construction's own weights keep it there, and the certificate does
+not list the changed weight as not reached. A certificate makes no statement about weights that it
+lists as not reached, nor about errors below a thousandth of a weight (see `coverage`). Each change
+is at least that large.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ from innerloop.registry import load_members
 from tools.torture.attack import Attack, Defect, Verdict
 
 OTHERS = 2000
-"""Other instances on which a certificate that holds is put to the test."""
+"""The number of other instances on which a certificate that holds is tested."""
 BATCH = 250
-"""How many of them at a time: the first broken batch ends the test."""
+"""The number of instances per batch; the first batch that breaks the law ends the test."""
 LARGE_SHARE = 0.04
-"""Share of tries at the default parameters, which take longer than the small cases."""
+"""The share of tries with the default parameters, which take longer than the small cases."""
 
 
 Constructions = list[Construction[Any, Any]]
 
 
 def prepare(folder: Path) -> list[str]:
-    """Name every construction."""
+    """Return the names of all constructions."""
     return sorted(load_members("constructions", Construction))
 
 
 @functools.cache
 def make_victims(name: str) -> Constructions:
-    """Make a construction: first with its defaults, then with the parameters of small cases."""
+    """Build a construction with its defaults, and with the smallest parameters of its test
+    cases.
+    """
     kind: Any = load_members("constructions", Construction)[name]
     victims = []
     for case in iterate_cases(kind, 2):
@@ -57,7 +60,10 @@ def make_victims(name: str) -> Constructions:
 
 
 def attempt(names: list[str], chance: random.Random, folder: Path) -> Verdict:
-    """Change one weight and certify; refused means that the certificate does not hold."""
+    """Change one weight, certify, and test a certificate that holds on other instances.
+
+    "refused" means that the certificate does not hold.
+    """
     default, *small = make_victims(chance.choice(names))
     construction = default if chance.random() < LARGE_SHARE else chance.choice(small)
     changed = copy.deepcopy(construction.transformer)
@@ -83,7 +89,7 @@ def attempt(names: list[str], chance: random.Random, folder: Path) -> Verdict:
 
 
 class Change(NamedTuple):
-    """A change of one weight, or two weights of a tensor that were swapped."""
+    """A change of one weight, or of two weights of a tensor that were swapped."""
 
     name: str
     places: tuple[int, ...]
@@ -91,7 +97,7 @@ class Change(NamedTuple):
 
 
 def change_weight(transformer: torch.nn.Module, chance: random.Random) -> Change:
-    """Change one weight, mostly one that is not zero, or swap it with another of its tensor."""
+    """Change one weight, usually one that is not zero, or swap it with another of its tensor."""
     weights = dict(transformer.named_parameters())
     name = chance.choice(sorted(name for name, weight in weights.items() if weight.numel()))
     flat = weights[name].detach().view(-1)
@@ -114,12 +120,16 @@ def change_weight(transformer: torch.nn.Module, chance: random.Random) -> Change
 
 
 def is_noticeable(old: float, new: torch.Tensor) -> torch.Tensor:
-    """Tell of each new value whether a weight that is reached vouches for such a change."""
+    """Return, for each new value, whether a certificate must notice the change of a reached
+    weight.
+    """
     return (new - old).abs() > 0.99 * SMALLEST_ERROR * new.abs().clamp_min(abs(old))
 
 
 def lists_change(certificate: Certificate, change: Change) -> bool:
-    """Whether a certificate lists the changed weights, by tensor and place, as not reached."""
+    """Return whether a certificate lists the changed weights, by tensor and place, as not
+    reached.
+    """
     if certificate.unreached is None:
         return True
     ranges = certificate.unreached.get(change.name, "")
@@ -131,7 +141,7 @@ def lists_change(certificate: Certificate, change: Change) -> bool:
 
 
 def breaks(construction: Construction[Any, Any], transformer: Any, seed: int) -> bool:
-    """Whether a transformer breaks the law on a batch of instances."""
+    """Return whether a transformer breaks the law on a batch of instances."""
     try:
         return not certify(construction, transformer, BATCH, seed).holds
     except InputError:
@@ -139,7 +149,9 @@ def breaks(construction: Construction[Any, Any], transformer: Any, seed: int) ->
 
 
 def attempt_own(names: list[str], chance: random.Random, folder: Path) -> Verdict:
-    """Certify a construction's own weights at any seed and number of instances: they hold."""
+    """Certify a construction's own weights at a random seed and number of instances: they must
+    hold.
+    """
     construction = chance.choice(make_victims(chance.choice(names))[1:])
     instances, seed = chance.choice((1, 3, 64, 200)), chance.randrange(10_000)
     certificate = certify(construction, None, instances, seed)

@@ -1,4 +1,4 @@
-"""Corrupted checkpoints: `train --resume` reads them and trains on."""
+"""Damaged checkpoints: `train --resume` reads them and continues the training."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tools.torture.corruption import damage_bytes, read_parts, reseal
 from tools.torture.victims import read_weights, train_here
 
 MIDDLE = 3
-"""The step of the checkpoint: half of the training is still to come."""
+"""The step of the checkpoint, in the middle of the training."""
 
 
 class Original(NamedTuple):
-    """A checkpoint of an unfinished training, and the weights that it leads to."""
+    """A checkpoint of an unfinished training, and the final weights of that training."""
 
     data: bytes
     weights: dict[str, Tensor]
@@ -28,7 +28,7 @@ class Original(NamedTuple):
 
 
 class Stopped(Exception):
-    """Ends a training in the middle."""
+    """An exception that ends a training in the middle."""
 
 
 def prepare(folder: Path) -> Original:
@@ -41,7 +41,7 @@ def prepare(folder: Path) -> Original:
 
 
 def stop_training(folder: Path, step: int) -> None:
-    """Train until a step, and leave what a run that is killed there leaves."""
+    """Train until a step, and leave the files of a run that is killed there."""
     from innerloop.training import checkpoint
 
     write, written = checkpoint.write, []
@@ -63,7 +63,7 @@ def stop_training(folder: Path, step: int) -> None:
 
 
 def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Resume from a checkpoint that was damaged byte by byte."""
+    """Resume from a checkpoint with damaged bytes."""
     (folder / "checkpoint.safetensors").write_bytes(damage_bytes(original.data, chance))
 
     def resume() -> Verdict:
@@ -76,7 +76,7 @@ def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Ve
 
 
 def attempt_resealed(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Resume from a checkpoint that says something else, with a checksum that matches."""
+    """Resume from a checkpoint with changed content and a matching checksum."""
     reseal(folder / "checkpoint.safetensors", original.metadata, original.tensors, chance)
 
     def resume() -> Verdict:

@@ -1,4 +1,4 @@
-"""Bad command lines, run in this process: one line and an exit code that means something."""
+"""Bad command lines: each must end with a meaningful exit code and a one-line message."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from tools.torture.commands import (
 
 
 def prepare(folder: Path) -> None:
-    """Import the command line and what its commands need, once for all lanes."""
+    """Import the command line and the modules of its commands, once for all worker processes."""
     os.environ["INNERLOOP_RESULTS"] = str(folder / "results")
     run_here(["list", "--json"])
 
 
 def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Run one bad command line among traps: modules that fail, pipes, folders, damaged files."""
+    """Run one bad command line in a folder with traps: failing modules, pipes, folders, damaged
+    files.
+    """
     traps = folder.parent / "traps"  # one folder for all tries: each that is imported from stays
     if not traps.exists():
         traps.mkdir()
@@ -42,7 +44,7 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
 
 
 def attempt_apart(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Run a bad or harmless command line as a process whose surroundings are broken."""
+    """Run a bad or harmless command line as a process in a broken environment."""
     write_traps(folder)
     os.chdir(folder)
     harmless = [["--version"], ["--help"], ["list", "recipes"]]

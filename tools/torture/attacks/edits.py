@@ -1,7 +1,7 @@
-"""Edits: a user's model changes its arguments, and must not change the verdict.
+"""Edits: a user's model that changes its arguments in place must not change the verdict.
 
-The same model is identified twice, once computing out of place and once editing its arguments
-first; what it answers is the same, so the scores are.
+The same model is identified twice: once it computes out of place, once it edits its arguments
+first. Its answers are the same, so the scores must be the same.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CANDIDATES = ["gradient-descent", "ridge"]
 
 
 def prepare(folder: Path) -> None:
-    """Nothing is shared."""
+    """Return None: the tries have no data in common."""
 
 
 def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Identify one model out of place and in place."""
+    """Identify one model out of place and in place, and compare the scores."""
     edit = chance.choice(EDITS)
     step, cap = chance.uniform(0.1, 1.0), chance.choice((0.5, 1.0, 100.0))
 

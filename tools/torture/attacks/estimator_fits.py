@@ -41,11 +41,14 @@ CASES = st.fixed_dictionaries(
 
 
 def prepare(folder: Path) -> None:
-    """Nothing is shared."""
+    """Return None: the tries have no data in common."""
 
 
 def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Fit one estimator, and compare what it minimises."""
+    """Fit one estimator, and compare its objective with another library's.
+
+    A fit that warns counts as refused.
+    """
     check, case = chance.choice(CHECKS), draw(CASES, chance)
 
     def call() -> Verdict:
@@ -135,7 +138,7 @@ def check_mixture(rows: Rows, clusters: int, **other: Any) -> tuple[float, float
 
 
 def check_split(rows: Rows, **other: Any) -> tuple[float, float, float]:
-    """Compare the variance along the direction that splits with the largest there is."""
+    """Compare the variance along the direction of the split with the largest possible variance."""
     model = TransformerSpectralClustering(random_state=0).fit(rows.x)
     x = Rows(rows.x, rows.y, None).centre(True)[0]
     best = float(np.linalg.norm(x, 2) ** 2)

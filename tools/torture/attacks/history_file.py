@@ -1,4 +1,4 @@
-"""Corrupted histories of runs: the report draws them beside those of other runs."""
+"""Damaged histories of runs: the report draws them beside those of other runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def prepare(folder: Path) -> Path:
 
 
 def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
-    """Load and draw two runs, one with a damaged history: it is said to be, the other is drawn."""
+    """Load and draw two runs, one with a damaged history.
+
+    The report must name the damaged history and draw the other run.
+    """
     for name in ("good", "bad"):
         shutil.copytree(original, folder / name)
     path = folder / "bad" / "history.csv"
@@ -39,7 +42,10 @@ def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
 
 
 def list_runs(folder: Path, what: str) -> dict[str, dict[str, Any]]:
-    """Load and draw the runs `good` and `bad`: the good one is there, the bad one or why not."""
+    """Load and draw the runs `good` and `bad`.
+
+    The good run, and the bad run or a reason, must appear.
+    """
     damaged: dict[str, str] = {}
     runs = {run["folder"]: run for run in load_finished_runs(folder, damaged.__setitem__)}
     if "good" not in runs:
@@ -53,7 +59,7 @@ def list_runs(folder: Path, what: str) -> dict[str, dict[str, Any]]:
 
 
 def check_rows(rows: list[dict[str, float]], whole: list[dict[str, float]]) -> None:
-    """Check that rows which are drawn as whole are."""
+    """Check that the rows of a run that is drawn as undamaged are valid."""
     if rows != whole:
         raise Defect("a history that was changed is drawn without a word")
 

@@ -1,8 +1,8 @@
 """Kills of `check`: at every file operation, and at random moments with workers running.
 
-A run over the victims' claims is killed one to four times and then left alone. Cells that were
-finished are not made again, all results equal those of an undisturbed run, and no temporary file is
-left.
+A run over the test claims is killed one to four times and then runs to its end. Results that were
+stored before a kill must not be computed again, all results must equal those of an undisturbed run,
+and no temporary file may remain.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def attempt(whole: Whole, chance: random.Random, folder: Path) -> Verdict:
 
 
 def draw_death(whole: Whole, chance: random.Random) -> int | float:
-    """Draw when to die: the number of a file operation, or seconds."""
+    """Draw the moment of the kill: the number of a file operation, or seconds."""
     if chance.random() < 0.6:
         return chance.randint(1, whole.operations)
     return chance.uniform(0, 2 * whole.seconds + 0.1)
 
 
 def die_in_run(cells: Path, death: int | float) -> None:
-    """Check the claims, in this process or with workers, and die in it."""
+    """Check the claims, in this process or with workers, until the kill."""
     if isinstance(death, int):
         Killer(cells, death).install()
         check_here(cells, [], InlineEngine)
@@ -92,9 +92,11 @@ def die_in_run(cells: Path, death: int | float) -> None:
 
 
 def fork_engine() -> processes.ProcessEngine:
-    """Make an engine whose workers are forks: a fork server would import everything for each kill.
+    """Make an engine whose workers are forks: a fork server would import everything after each
+    kill.
 
-    A fork holds the parent's end of the pipe that tells of its death, so each closes it first.
+    A fork inherits the parent's end of the pipe that reports the parent's death, so each closes it
+    first.
     """
     choose, watch = multiprocessing.get_context, processes.exit_with_parent
     multiprocessing.get_context = lambda method=None: choose("fork")  # pyright: ignore
@@ -117,7 +119,7 @@ def read_stamps(cells: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def check_kept(before: dict[str, tuple[bytes, int]], cells: Path) -> None:
-    """Finished cells stay as they are: not lost, not made again."""
+    """Check that stored results are unchanged: neither lost nor computed again."""
     after = read_stamps(cells)
     if any(after.get(name) != stamp for name, stamp in before.items()):
         raise Defect("a finished cell was lost or made again after a kill")

@@ -1,8 +1,8 @@
 """Kills of `train`: at every file operation, and at random moments.
 
-A job script that always says `--resume` is killed one to four times and then left alone. It ends
-with the weights and the history of a run that nothing happened to, bit for bit, never goes back
-behind a checkpoint that was written, and leaves no temporary file.
+A job script that always uses `--resume` is killed one to four times and then runs to its end. It
+must end with exactly the weights and the history of an undisturbed run, never lose a checkpoint
+that was written, and leave no temporary file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tools.torture.killing import Killer, kill_after
 from tools.torture.victims import SEED, ignore_notice, make_recipe, read_weights
 
 LIMIT = 60.0
-"""Seconds that one run of the victim may take; it needs a tenth of one."""
+"""The time limit in seconds of one run, which needs a tenth of a second."""
 
 
 class Whole(NamedTuple):
-    """What an undisturbed run ends with."""
+    """The weights, the history, and the numbers of operations and seconds of an undisturbed run."""
 
     weights: dict[str, Tensor]
     history: list[dict[str, float]]
@@ -88,14 +88,14 @@ def attempt(whole: Whole, chance: random.Random, folder: Path) -> Verdict:
 
 
 def draw_death(whole: Whole, chance: random.Random) -> int | float:
-    """Draw when to die: the number of a file operation, or seconds."""
+    """Draw the moment of the kill: the number of a file operation, or seconds."""
     if chance.random() < 0.6:
         return chance.randint(1, whole.operations)
     return chance.uniform(0, 1.2 * whole.seconds)
 
 
 def die_in_run(folder: Path, death: int | float) -> None:
-    """Run the victim, and die in it."""
+    """Run the training until the kill."""
     if isinstance(death, int):
         Killer(folder, death).install()
     else:
@@ -104,7 +104,7 @@ def die_in_run(folder: Path, death: int | float) -> None:
 
 
 def check_exit(code: int) -> None:
-    """A child ends well, or by the kill; anything else is what a user would see."""
+    """Check that a child process ended without an error, or by the kill."""
     if code == 99:
         raise Defect(f"after a kill: {Path('error').read_text('utf-8')}")
     if code not in (0, -signal.SIGKILL, -signal.SIGALRM):
@@ -112,7 +112,9 @@ def check_exit(code: int) -> None:
 
 
 def check_progress(place: Path, before: int) -> int:
-    """Return the step of the checkpoint that a kill left: no less than before, and readable."""
+    """Return the step of the checkpoint after a kill, which must be readable and no earlier
+    than before.
+    """
     path = place / "checkpoint.safetensors"
     if not path.exists():
         if before >= 0:
@@ -125,13 +127,13 @@ def check_progress(place: Path, before: int) -> int:
 
 
 def read_timeless(place: Path) -> list[dict[str, Any]]:
-    """Read a history without its times."""
+    """Return a history without its times."""
     rows = read_history(place / "history.csv")
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
 def age_files(folder: Path, seconds: float = 300.0) -> None:
-    """Make temporary files look old: the next run comes a few minutes later."""
+    """Set the times of temporary files back, as if the next run came a few minutes later."""
     then = time.time() - seconds
     for path in folder.rglob("*"):
         if is_left_over(path):
@@ -139,7 +141,7 @@ def age_files(folder: Path, seconds: float = 300.0) -> None:
 
 
 def check_left_overs(folder: Path) -> None:
-    """After a run that ended well nothing is left of those that were killed."""
+    """Check that no temporary files remain after a run that ended without an error."""
     left = sorted(path.name for path in folder.rglob("*") if is_left_over(path))
     if left:
         raise Defect(f"{len(left)} temporary files are left after the next run")

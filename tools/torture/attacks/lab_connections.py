@@ -1,8 +1,8 @@
 """Connections to the lab's server: several clients at once, most of which misbehave.
 
-A client sends a sound request, replaces its own request by newer ones, breaks off, stops in the
-middle, or sends what is not a request. Afterwards the page must load, no connection may stay open,
-and the server must have printed nothing.
+A client sends a correct request, replaces its own request by newer ones, disconnects, stops in the
+middle, or sends something else than a request. Afterwards the page must load, no connection may
+stay open, and the server must have printed nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECONDS = 0.5
 PATIENCE = 30.0
 """Seconds that a client waits for an answer on a busy machine."""
 CHEAP = ("line-fit", "break-it", "bandits")
-"""Scenes with quick answers: `lab-requests` attacks the values of all of them."""
+"""Scenes with quick answers; `lab-requests` attacks the values of all scenes."""
 
 
 Client = Callable[[int], None]
@@ -42,7 +42,7 @@ Values = dict[str, SearchStrategy[dict[str, Any]]]
 
 
 class Address(NamedTuple):
-    """A server in this process: its port, and what it logs."""
+    """A server in this process: its port, and the messages that it logs."""
 
     port: int
     server: Any
@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
 @cache
 def start_server() -> Address:
-    """Start the lab's server in a thread of this lane."""
+    """Start the lab's server in a thread of this worker process."""
     serving.MAX_HEADER_SECONDS = server.MAX_BODY_SECONDS = SECONDS
     listener, lab, messages = serving.open_socket(0), serving.make_server(), list[str]()
 
@@ -71,7 +71,7 @@ def connect(port: int) -> socket.socket:
 
 
 def send(connection: socket.socket, data: bytes) -> None:
-    """Send as much as the server takes: it may close the connection before the end."""
+    """Send as much as the server accepts; it may close the connection before the end."""
     with contextlib.suppress(ConnectionError):
         connection.sendall(data)
 
@@ -107,7 +107,7 @@ def parse_answer(answer: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def format_request(body: bytes, name: str = "line-fit", **headers: str) -> bytes:
-    """Format a request to a scene as the page sends it, with other headers where they are given."""
+    """Format a request to a scene as the page sends it; `headers` replace those of the page."""
     fields = {"host": serving.HOST, "content-type": "application/json", "connection": "close"}
     fields |= {"content-length": str(len(body))} | headers
     lines = [f"{key.replace('_', '-')}: {value}" for key, value in fields.items()]
@@ -152,7 +152,7 @@ def send_sound_request(strategies: Values, chance: random.Random) -> Client:
 
 
 def replace_requests(strategies: Values, chance: random.Random) -> Client:
-    """Send requests of one page, each before the answer to the last: the newest is answered."""
+    """Send requests of one page without waiting for answers; the newest must be answered."""
     name, tab, first = chance.choice(CHEAP), f"tab {chance.random()}", chance.randrange(-5, 5)
     requests = [
         draw_request(strategies, chance, name, tab, first + k) for k in range(chance.randint(2, 9))
@@ -176,7 +176,7 @@ def replace_requests(strategies: Values, chance: random.Random) -> Client:
 
 
 def break_off(strategies: Values, chance: random.Random) -> Client:
-    """Disconnect in the middle of a request, or while it is computed."""
+    """Disconnect in the middle of a request, or while the answer is computed."""
     data = draw_request(strategies, chance, chance.choice(CHEAP))
     data = data[: chance.choice((len(data), chance.randrange(len(data))))]
     pause, is_reset = chance.choice((0.0, 0.01, 0.3)), chance.random() < 0.5
@@ -192,7 +192,7 @@ def break_off(strategies: Values, chance: random.Random) -> Client:
 
 
 def stop_in_the_middle(strategies: Values, chance: random.Random) -> Client:
-    """Send a part of a request, at once or byte by byte, and wait for the server to end it."""
+    """Send a part of a request, at once or byte by byte, and wait until the server ends it."""
     data = format_request(b"{" + b" " * chance.randrange(1, 5000))
     data, is_slow = data[: chance.randrange(len(data))], chance.random() < 0.3
 
@@ -212,7 +212,7 @@ def stop_in_the_middle(strategies: Values, chance: random.Random) -> Client:
 
 
 def send_hostile_request(strategies: Values, chance: random.Random) -> Client:
-    """Send what is not a request of the page, with an answer that explains why it is refused."""
+    """Send a request that the page would not send; the answer must explain why it is refused."""
     text = chance.choice([word for word in HOSTILE_TEXT if word.strip() and word.isprintable()])
     hosts, nested = ("evil.example", "127.0.0.1.evil.example"), chance.choice((b"[", b'{"a":'))
     request = {
@@ -241,7 +241,7 @@ def send_hostile_request(strategies: Values, chance: random.Random) -> Client:
 
 
 def send_broken_request(strategies: Values, chance: random.Random) -> Client:
-    """Send what is not HTTP, or the path of a file that is not part of the page."""
+    """Send bytes that are not HTTP, or the path of a file that is not part of the page."""
     paths = ("/../../etc/passwd", "/static/%2e%2e/server.py", "/static/..%2fserver.py", "//x")
     data = chance.choice(
         (
@@ -269,12 +269,12 @@ CLIENTS += (send_hostile_request, send_broken_request)
 
 
 def prepare(folder: Path) -> Values:
-    """Make the strategies of the values, once for all lanes."""
+    """Make the strategies of the values, once for all worker processes."""
     return {name: make_values(load_scenes()[name]) for name in CHEAP}
 
 
 def attempt(strategies: Values, chance: random.Random, folder: Path) -> Verdict:
-    """Let one to six clients connect at once, and look at the server afterwards."""
+    """Let one to six clients connect at once, and check the server afterwards."""
     address, errors = start_server(), list[BaseException]()
 
     def run_client(client: Client) -> None:

@@ -1,6 +1,7 @@
 """Requests to the scenes of the lab: degenerate data, values at the ends of ranges, wrong values.
 
-An answer is finite numbers, or one line that says what is wrong; a status of 500 is a defect.
+An answer is either finite numbers or one line that describes the mistake; a status of 500 is a
+defect.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ONE_LINE = COORDINATES.flatmap(
 
 
 def draw_points(least: int, most: int) -> SearchStrategy[Any]:
-    """Lists of points: at random, all in one place, all with one x."""
+    """Return a strategy for lists of points: random, all equal, or all with the same x."""
     lists = st.lists(POINTS, min_size=least, max_size=most)
     return st.one_of(lists, ONE_PLACE, ONE_LINE)
 
@@ -53,11 +54,13 @@ DATA: dict[str, dict[str, SearchStrategy[Any]]] = {
     "break-it": {"weight": st.integers(-1, 400)},
     "your-data": {"text": TABLES, "target": st.sampled_from(["a", "column 1", None])},
 }
-"""What the page sends to each scene beside its controls."""
+"""The values that the page sends to each scene in addition to its controls."""
 
 
 def make_values(scene: Scene) -> SearchStrategy[dict[str, Any]]:
-    """Values of a request: data, controls within their ranges, and now and then a wrong value."""
+    """Return a strategy for the values of a request: data, controls, and sometimes a wrong
+    value.
+    """
     parts = dict(DATA[scene.name])
     for control in scene.controls:
         if isinstance(control, Choice):
@@ -94,7 +97,7 @@ def attempt(
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse NaN and Infinity, which are not JSON."""
+    """Raise an error for NaN and Infinity, which are not JSON."""
     raise Defect(f"an answer contains {name}")
 
 

@@ -1,6 +1,7 @@
-"""Links in place of files and folders of runs, sweeps, cells and figures.
+"""Links in place of files and folders of runs, sweeps, stored results and figures.
 
-Whatever is a link, nothing outside is changed, and nothing is read through a symbolic link.
+Whichever file is a link, nothing outside of the folder may change, and nothing may be read through
+a symbolic link.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CHART = Chart({"mark": "point", "data": {"values": [{"x": 1}]}, "encoding": {}},
 
 
 class Victim(NamedTuple):
-    """A folder whose files are replaced, and what is done with it afterwards."""
+    """A folder whose files are replaced by links, and the functions that use it afterwards."""
 
     make: Callable[[Path], object]
     uses: tuple[Callable[[Path], object], ...]
@@ -58,12 +59,12 @@ class SweepEngine(InlineEngine):
 
 
 def run_seeds(folder: Path) -> None:
-    """Train two runs, or go on with them."""
+    """Train two runs, or continue them."""
     train_seeds(make_recipe(), [SEED, SEED + 1], folder, resume=True, notice=ignore_notice)
 
 
 def run_sweep(folder: Path) -> None:
-    """Train a sweep of two runs, or go on with it."""
+    """Train a sweep of two runs, or continue it."""
     with mock.patch.object(sweeping, "parse_engine", return_value=SweepEngine):
         sweeping.sweep("linear-attention", {"blocks": [1, 2]}, folder, **SETTINGS)
 
@@ -103,7 +104,7 @@ VICTIMS = {
 
 
 def prepare(folder: Path) -> Path:
-    """Make every victim in a process of its own: the library that draws starts threads."""
+    """Make every victim in a process of its own, because the drawing library starts threads."""
     os.chdir(folder)
     for name, victim in VICTIMS.items():
         if call_in_child(partial(victim.make, folder / name), 60.0):
@@ -112,7 +113,7 @@ def prepare(folder: Path) -> Path:
 
 
 def attempt(originals: Path, chance: random.Random, folder: Path) -> Verdict:
-    """Replace entries of a victim by links to outside, then do all that is done with it."""
+    """Replace entries of a victim by links to outside, then use the folder in every way."""
     name = chance.choice(sorted(VICTIMS))
     victim, place, outside = VICTIMS[name], folder / "inside" / name, folder / "outside"
     shutil.copytree(originals / name, place)
@@ -137,7 +138,7 @@ def attempt(originals: Path, chance: random.Random, folder: Path) -> Verdict:
 
 
 def use_folder(use: Callable[[Path], object], folder: Path) -> Verdict:
-    """Do one thing with a folder; an error in one line counts as refused."""
+    """Use a folder in one way; an error in one line counts as refused."""
 
     def call() -> Verdict:
         use(folder)
@@ -147,7 +148,10 @@ def use_folder(use: Callable[[Path], object], folder: Path) -> Verdict:
 
 
 def replace_by_links(place: Path, outside: Path, chance: random.Random, is_hard: bool) -> list[str]:
-    """Replace some entries by links, and return their names; a folder may stay inside its link."""
+    """Replace some entries by links, and return their names.
+
+    A folder may move into its link's target.
+    """
     entries = sorted(path for path in place.rglob("*") if path.is_file() or not is_hard)
     names = []
     for path in chance.sample(entries, chance.choice((1, 1, 2, len(entries)))):
@@ -184,13 +188,13 @@ def read_tree(folder: Path) -> dict[str, Any]:
 
 
 def reset_reading_times(folder: Path) -> None:
-    """Set the times of the last reading to 0: the next reading of a file changes its time."""
+    """Set the access times to 0, so that the next reading of a file changes its time."""
     for path in filter(is_plain_file, folder.rglob("*")):
         os.utime(path, ns=(0, path.stat().st_mtime_ns))
 
 
 def list_read_files(folder: Path) -> list[str]:
-    """List the files below a folder that were read since their times of reading were reset."""
+    """List the files below a folder that were read since their access times were reset."""
     files = filter(is_plain_file, folder.rglob("*"))
     return sorted(path.name for path in files if path.stat().st_atime_ns)
 

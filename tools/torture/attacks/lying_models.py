@@ -1,7 +1,7 @@
-"""Models that lie to `identify`: they descend, except in some batches, calls or places.
+"""Models with inconsistent answers: gradient descent, except in some batches, calls or positions.
 
-A lying model may have no name: the verdict says how its answers differ. An honest model keeps its
-name, also where it rounds as float32 does.
+For an inconsistent model, `identify` may name no algorithm if the verdict describes the
+inconsistency. A consistent model must be identified, also if it rounds as float32 does.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ CANDIDATES = ["averaging", "gradient-descent", "ridge"]
 
 @dataclass
 class Descent:
-    """Gradient descent that lies by `size`, as a share of the labels, where `lie` says."""
+    """Gradient descent with errors of size `size`, as a share of the labels; `lie` selects the
+    answers.
+    """
 
     steps: int
     step_size: float
     lie: str
     size: float
     number: int
-    """The largest honest batch, the calls that lie first, or the distance of calls that lie."""
+    """The largest batch without errors, the number of first calls with errors, or the distance
+    of calls with errors.
+    """
     single: bool
     """Whether it computes in float32."""
     generator: torch.Generator = field(default_factory=torch.Generator)
@@ -50,7 +54,7 @@ class Descent:
         return answers + self.size * self.invent(answers, y)
 
     def invent(self, answers: Tensor, y: Tensor) -> Tensor:
-        """Return what the lie adds to the answers of a batch."""
+        """Return the errors to add to the answers of a batch."""
         most = 1 + y.abs().amax(dim=-1)
         lies = {
             "large batch": len(y) > self.number,
@@ -87,13 +91,13 @@ PROBLEMS = st.builds(
 
 
 def prepare(folder: Path) -> None:
-    """Identify an honest model once, so that everything is imported."""
+    """Identify a consistent model once, so that everything is imported."""
     honest = Descent(2, 0.3, "none", 0.0, 1, single=False)
     innerloop.identify(honest, innerloop.LinearRegression(d=2, n=5), algorithms=CANDIDATES)
 
 
 def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Identify one model; refused means that the verdict says how it lies."""
+    """Identify one model; "refused" means that the verdict describes its inconsistency."""
     model, problems = draw(MODELS, chance), draw(PROBLEMS, chance)
     result = innerloop.identify(
         model, problems, algorithms=CANDIDATES, prompts=PROMPTS, seed=chance.randrange(1000)

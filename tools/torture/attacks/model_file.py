@@ -1,4 +1,4 @@
-"""Corrupted model files: `identify` loads them, and the report shows their runs."""
+"""Damaged model files: `identify` loads them, and the report shows their runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepare(folder: Path) -> Original:
 
 
 def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Load a model file that was damaged byte by byte."""
+    """Load a model file with damaged bytes."""
     path = folder / "model.safetensors"
     path.write_bytes(damage_bytes(original.data, chance))
 
@@ -54,7 +54,7 @@ def attempt_plain(original: Original, chance: random.Random, folder: Path) -> Ve
 
 
 def attempt_resealed(original: Original, chance: random.Random, folder: Path) -> Verdict:
-    """Load, run and report a model file that says something else, with a matching checksum."""
+    """Load, run and report a model file with changed content and a matching checksum."""
     runs = folder / "runs"
     for name in ("good", "bad"):
         shutil.copytree(original.folder, runs / name)

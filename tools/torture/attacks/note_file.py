@@ -1,4 +1,4 @@
-"""Corrupted notes of runs that are kept elsewhere: the report follows them."""
+"""Damaged notes that say where a run is stored: the report follows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def prepare(folder: Path) -> Path:
 
 
 def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
-    """Load the runs below a folder with a damaged note: those that lie there are listed."""
+    """Load the runs below a folder with a damaged note; the runs in the folder must be listed."""
     root = folder / "runs"
     shutil.copytree(original, root / "here")
     note_run(root, original)

@@ -1,8 +1,8 @@
 """Hostile strings in every page: the report, and the figures of `identify`.
 
-Names, statements, settings, paths and errors of everything that a page shows are replaced by
-strings that would run if they were not escaped; the page may hold them as text alone. Some pages
-are opened in a browser, which says whether anything ran.
+Names, statements, settings, paths and errors on a page are replaced by strings that would run if
+they were not escaped. The page may contain them as text only. Some pages are opened in a browser,
+which reports whether a script ran.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tools.torture.victims import CLAIMS, check_here, train_here
 KEPT = frozenset(
     {"verdict", "matters", "mark", "scale", "field", "rows", "panel", "band", "preset"}
 )
-"""Where a text is one of a few words, or names a column: columns are renamed apart from this."""
+"""The keys whose texts are one of a few words, or name a column; columns are renamed separately."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -77,19 +77,22 @@ def make_regret() -> list[dict[str, Any]]:
 
 
 class Undrawn(Drawings):
-    """Gives an empty figure: the engine that draws has threads, and `attempt_figure` tries it."""
+    """A replacement for the drawing engine, which has threads; it returns an empty figure.
+
+    `attempt_figure` tests the engine.
+    """
 
     def draw(self, spec: dict[str, Any]) -> str:
         return '<svg width="10" height="10"></svg>'
 
 
 def render_report(data: ReportData, *, drawn: bool = False) -> str:
-    """Render the report, its figures too if asked for."""
+    """Render the report, optionally with its figures."""
     return page.render_page(data, drawings=Drawings() if drawn else Undrawn())
 
 
 def poison_report(data: ReportData, chance: random.Random) -> ReportData:
-    """Replace texts all over a report's data, and columns of its figures and tables."""
+    """Replace texts anywhere in a report's data, and columns of its figures and tables."""
     share = chance.choice((0.1, 0.5, 1.0))
     outcomes = poison(data.outcomes, chance, share, KEPT)
     for outcome in outcomes:
@@ -126,7 +129,7 @@ def rename_column(figure: dict[str, Any], name: str) -> None:
 
 
 def attempt_report(harmless: Harmless, chance: random.Random, folder: Path) -> Verdict:
-    """Render a report full of hostile strings, and look at what became of them."""
+    """Render a report full of hostile strings, and check the elements of the page."""
 
     def render() -> Verdict:
         check_page(render_report(poison_report(harmless.data, chance)), harmless.outline)
@@ -136,7 +139,7 @@ def attempt_report(harmless: Harmless, chance: random.Random, folder: Path) -> V
 
 
 def prepare_figure(folder: Path) -> None:
-    """Nothing: the engine that draws has threads, so that no process may have used it before."""
+    """Return None: the drawing engine has threads, so no process may have used it before a fork."""
 
 
 def attempt_figure(prepared: None, chance: random.Random, folder: Path) -> Verdict:
@@ -159,7 +162,7 @@ OUTLINES: dict[str, Outline] = {}
 
 
 def draw_figure(title: str, candidates: list[str], folder: Path, suffix: str) -> str:
-    """Draw what `identify --figure` draws; the text of its file, none for an image."""
+    """Return the text of the file that `identify --figure` writes, or "" for an image."""
     scores = [
         {"candidate": name, "layer": 1, "step": k, "score": 0.5, "best": k == 1}
         for name in candidates
@@ -173,14 +176,14 @@ def draw_figure(title: str, candidates: list[str], folder: Path, suffix: str) ->
 
 
 def prepare_browser(folder: Path) -> Harmless:
-    """Find a browser, and make what it is to open."""
+    """Find a browser, and make the pages that it opens."""
     if not any(map(shutil.which, BROWSERS)):
         raise Unavailable(f"no browser on the path: {', '.join(BROWSERS)}")
     return prepare(folder)
 
 
 def attempt_browser(harmless: Harmless, chance: random.Random, folder: Path) -> Verdict:
-    """Open a hostile report, or a hostile figure, in a browser: nothing in it may run."""
+    """Open a hostile report, or a hostile figure, in a browser; no script in it may run."""
     from playwright.sync_api import sync_playwright
 
     path = folder / "page.html"

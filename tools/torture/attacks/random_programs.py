@@ -1,8 +1,8 @@
-"""Random programs: a compiled program computes what its expression tree says, or it is refused.
+"""Random programs: a compiled program computes the value of its expression tree, or it is refused.
 
-The compiler and its interpreter share their front end, so a mistake there passes an exact
-comparison. Here a tree is written as a file and compiled, and the transformer's answers are
-compared with those of `program_values`, which knows nothing of the compiler.
+The compiler and its interpreter have the same front end, so an exact comparison does not detect a
+mistake there. Here a tree is written as a file and compiled. The transformer's answers are compared
+with those of `program_values`, which is independent of the compiler.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tools.torture.programs import Program, programs
 
 STEPS = 2
 PROMPTS = 2
-"""Prompts that answers are compared on."""
+"""The number of prompts on which answers are compared."""
 PRECISION = 1e-11
-"""The largest error of an answer, relative to the sum of the magnitudes it was added up from."""
+"""The largest error of an answer, relative to the sum of the magnitudes of its terms."""
 CLUSTERS = 2
 
 
@@ -79,7 +79,7 @@ def draw_data(program: Program, chance: random.Random) -> dict[str, list[Any]]:
 
 
 def make_problem(program: Program, data: dict[str, list[Any]]) -> Any:
-    """Make the package's problem of the arrays."""
+    """Return the package's problem with these arrays."""
     kind = ClusteringProblem if program.prompt == "points" else RegressionProblem
     return kind.from_arrays(**data)
 

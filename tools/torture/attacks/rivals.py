@@ -1,7 +1,7 @@
 """Rivals: several trainings are started in one folder at the same moment.
 
-One trains and the others are refused, or they take turns; nobody's finished work is overwritten
-and every run that says that it was written is there.
+Either one trains and the others are refused, or they take turns. No finished run may be
+overwritten, and every run that reports success must exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.torture.attacks.kills_of_train import LIMIT, check_left_overs
 from tools.torture.victims import make_recipe
 
 SEEDS = (3, 4, 5)
-"""Rivals differ in their seeds, so that their models do."""
+"""The seeds of the rivals, which differ so that their models differ."""
 
 
 def prepare(folder: Path) -> None:
@@ -55,7 +55,10 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
 
 
 def race(folder: Path, seed: int, when: float) -> int:
-    """Train at a given moment: 0 if that was written, 2 if it was refused, else 99."""
+    """Start training at a given moment.
+
+    Return 0 if the run was written, 2 if it was refused, else 99.
+    """
     time.sleep(max(0.0, when - time.monotonic()))
     try:
         train(make_recipe(), seed=seed, folder=folder)
@@ -66,7 +69,7 @@ def race(folder: Path, seed: int, when: float) -> int:
 
 
 def start_child(work: partial[int]) -> int:
-    """Fork a child that ends with what `work` returns, or 99 and a note of what went wrong."""
+    """Fork a child that exits with the result of `work`, or with 99 and a note of the error."""
     pid = os.fork()
     if pid == 0:
         code = 99

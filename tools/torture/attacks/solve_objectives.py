@@ -24,7 +24,7 @@ from tools.torture.drawing import draw
 from tools.torture.regressions import Rows, draw_rows, find_least_squares
 
 SLACK = 1e-7
-"""Share of the labels' sum of squares by which an objective may be larger."""
+"""The share of the labels' sum of squares by which an objective may exceed the best one."""
 EPSILON, RATIO = 1.35, 0.5
 """Options of Huber regression and of the elastic net."""
 CASES = st.fixed_dictionaries(
@@ -38,7 +38,7 @@ CASES = st.fixed_dictionaries(
 
 
 def prepare(folder: Path) -> None:
-    """Nothing is shared."""
+    """Return None: the tries have no data in common."""
 
 
 def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
@@ -55,7 +55,7 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
 
 
 def solve(name: str, rows: Rows, labelled: bool, **options: Any) -> Any:
-    """Solve one problem; None if it is reported as not converged."""
+    """Solve one problem; return None if it is reported as not converged."""
     data: dict[str, Any] = {} if rows.weight is None else {"sample_weight": rows.weight}
     solution = innerloop.solve(name, rows.x, rows.y if labelled else None, **data, **options)
     return solution if solution.converged.all() else None
@@ -71,7 +71,7 @@ def compare(name: str, own: float, best: float, slack: float) -> Verdict:
 def check_least_squares(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """Least squares and ridge against LAPACK on columns of one length."""
+    """Compare least squares and ridge with LAPACK on columns of one length."""
     ridge = name == "ridge"
     options = {"penalty": penalty} if ridge else {}
     solution = solve(name, rows, True, fit_intercept=fit_intercept, **options)
@@ -88,7 +88,7 @@ def check_least_squares(
 def check_lasso(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """The lasso and the elastic net against scikit-learn's coordinate descent."""
+    """Compare the lasso and the elastic net with scikit-learn's coordinate descent."""
     ratio = 1.0 if name == "lasso" else RATIO
     x, y = rows.centre(fit_intercept)
     total = rows.weights.sum()
@@ -114,7 +114,7 @@ def check_lasso(
 def check_nnls(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """Weights that are not negative against SciPy, on columns of one length."""
+    """Compare non-negative least squares with SciPy, on columns of one length."""
     solution = solve(name, rows, True, fit_intercept=fit_intercept)
     if solution is None:
         return "refused"
@@ -137,7 +137,7 @@ def check_nnls(
 def check_huber(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """Huber regression against scikit-learn's, where that ends."""
+    """Compare Huber regression with scikit-learn's, if that converges."""
     solution = solve(name, rows, True, penalty=penalty, fit_intercept=fit_intercept)
     if solution is None:
         return "refused"
@@ -166,7 +166,9 @@ def check_huber(
 
 
 def check_pca(name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int) -> Verdict:
-    """Principal components against the singular values of rows centred in extended precision."""
+    """Compare principal components with the singular values of rows centred in extended
+    precision.
+    """
     rows = Rows(rows.x, rows.y, None)
     count = min(clusters, *rows.x.shape)
     solution = solve(name, rows, False, components=count)
@@ -184,7 +186,7 @@ def check_pca(name: str, rows: Rows, penalty: float, fit_intercept: bool, cluste
 def check_k_means(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """k-means against scikit-learn's from the same start."""
+    """Compare k-means with scikit-learn's from the same start."""
     clusters = min(clusters, int((rows.weights > 0).sum()))
     start = rows.x[rows.weights > 0][:clusters]
     solution = solve(name, rows, False, clusters=clusters, start=start)
@@ -209,7 +211,7 @@ def check_k_means(
 def check_mixture(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """A mixture of Gaussians against scikit-learn's from the same start."""
+    """Compare a mixture of Gaussians with scikit-learn's from the same start."""
     clusters = min(clusters, len(rows.x))
     if len(rows.x) < 2:
         return "survived"
@@ -249,7 +251,7 @@ def check_mixture(
 def check_lines(
     name: str, rows: Rows, penalty: float, fit_intercept: bool, clusters: int
 ) -> Verdict:
-    """A mixture of one line is least squares."""
+    """Compare a mixture of one line with least squares."""
     rows = Rows(rows.x, rows.y, None)
     solution = solve(name, rows, True, components=1, fit_intercept=fit_intercept)
     if solution is None:

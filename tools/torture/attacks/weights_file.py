@@ -1,4 +1,4 @@
-"""Corrupted weights files: `verify` and `identify` read them."""
+"""Damaged weights files: `verify` and `identify` read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUILT: dict[str, dict[str, Any]] = {
 
 
 class Original(NamedTuple):
-    """A whole file: its bytes, and what it holds."""
+    """An undamaged file: its bytes, and its contents."""
 
     data: bytes
     about: dict[str, Any]
@@ -47,7 +47,7 @@ def prepare(folder: Path) -> list[Original]:
 
 
 def attempt_plain(originals: list[Original], chance: random.Random, folder: Path) -> Verdict:
-    """Read a file that was damaged byte by byte: it is refused, or holds what it held."""
+    """Read a file with damaged bytes: it must be refused, or have its original contents."""
     original, path = chance.choice(originals), folder / "weights.safetensors"
     path.write_bytes(damage_bytes(original.data, chance))
 
@@ -61,7 +61,7 @@ def attempt_plain(originals: list[Original], chance: random.Random, folder: Path
 
 
 def attempt_resealed(originals: list[Original], chance: random.Random, folder: Path) -> Verdict:
-    """Verify and run a file that says something else, with a checksum that matches."""
+    """Verify and run a file with changed content and a matching checksum."""
     original, path = chance.choice(originals), folder / "weights.safetensors"
     reseal(path, original.metadata, original.tensors, chance)
 
@@ -79,7 +79,7 @@ def attempt_resealed(originals: list[Original], chance: random.Random, folder: P
 
 
 def holds_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether two sets of weights are equal bit for bit."""
+    """Return whether two sets of weights are equal bit for bit."""
     return one.keys() == other.keys() and all(
         one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
     )
