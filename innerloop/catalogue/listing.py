@@ -41,9 +41,10 @@ def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
 
 
 def describe_parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
-    """Describe each parameter: its value, or the default for a class, its meaning and its range.
+    """Describe each parameter of a class: its value, its meaning and its range.
 
-    `least` and `most` are None for a parameter without limits.
+    The values are those of the object `made`, or the defaults if it is None. The limits `least` and
+    `most` are None for a parameter without limits.
     """
     values = (made or kind()).values()
     about = kind.describe_parameters()

@@ -121,6 +121,11 @@ class _Effects:
                     self._observe_prediction(problem, state, exact)
 
     def _observe_stream(self, part: str, run: Callable[[], Tensor], exact: Tensor) -> None:
+        """Record which weights change the compared entries of the stream after one part of the law.
+
+        The gradient is that of the sum of the entries with random signs. Errors are relative to
+        max(1, |entry|), so each entry is divided by this scale.
+        """
         if part not in self._written:
             return
         with torch.enable_grad():
@@ -131,6 +136,7 @@ class _Effects:
         self._record(part, stream, direction, int(compared.expand_as(exact).sum()))
 
     def _observe_prediction(self, problem: Any, state: Any, exact: Tensor) -> None:
+        """Record which weights change the prediction that is read from an exact state."""
         if "epilogue" not in self._written:
             return
         noised = self._add_noise(exact)

@@ -13,9 +13,10 @@ TABLE = "identified.csv"
 
 
 def identify_sweep(folder: Path, definition: str | None, as_json: bool, **options: Any) -> None:
-    """Identify each finished run of a sweep, and write the table to its folder.
+    """Identify the algorithm that each finished run of a sweep has learned.
 
-    Damaged runs are reported and skipped.
+    The verdicts are written as a table to the folder of the sweep. Damaged runs are reported and
+    skipped.
     """
     from innerloop.files import write_atomically
     from innerloop.identification.identification import identify

@@ -61,7 +61,7 @@ def play_contest(
 
 
 def mean_with_band(regret: Float[Tensor, "environments games"]) -> list[tuple[float, float]]:
-    """Return the mean cumulative regret over environments, and half the width of its 95 % band."""
+    """Return the mean cumulative regret after each step, and half its 95 % interval's width."""
     total = regret.cumsum(dim=-1)
     mean, count = total.mean(dim=0), len(total)
     error = ((total - mean).square().sum(dim=0) / max(count - 1, 1) / count).sqrt()

@@ -56,17 +56,17 @@ class MixtureLayerLoss:
 
     @property
     def label_power(self) -> float:
-        """E y²."""
+        """The mean square of a label, E y²."""
         return self.signal**2 + self.noise**2
 
     @property
     def overlap(self) -> float:
-        """The factor m in E[s β̄ᵀ] = m I."""
+        """The factor m in E[s β̄ᵀ] = m I, where s = (1/n) Σ y x and β̄ = Σ_k π_k β_k."""
         return self.signal**2 / self.d * float(self.shares.square().sum())
 
     @property
     def spread(self) -> float:
-        """The factor v in E[s sᵀ] = v I."""
+        """The mean square v of each entry of s = (1/n) Σ y x: E[s sᵀ] = v I."""
         own = (self.label_power + 2 * self.signal**2 / self.d) / self.n
         return own + (1 - 1 / self.n) * self.overlap
 

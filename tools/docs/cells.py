@@ -40,7 +40,7 @@ def record(script: Path) -> list[dict[str, Any]]:
 
 
 def begin() -> None:
-    """Begin the next cell."""
+    """Start to collect the output of the next code cell of the page."""
     _close()
     _outputs.append({"text": "", "figures": []})
 

@@ -97,7 +97,10 @@ def play_behaviours(environment: Environment, generator: torch.Generator) -> Gam
 
 
 def restore_environment(problem: GameProblem) -> Environment:
-    """Return an environment with the contents of recorded games; its rewards are not known."""
+    """Return an environment with the shape and the features of recorded games.
+
+    Its rewards and transitions are placeholders, because recorded games do not contain them.
+    """
     if isinstance(problem, TabularGameProblem):
         states, actions = problem.sizes
         shape = (*problem.batch, problem.horizon, states, actions)

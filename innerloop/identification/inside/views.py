@@ -71,7 +71,13 @@ class View:
         return f"{(what | product)[self.kind]}{restated} on {self.place.name}"
 
     def compute(self, problem: Any, value: Tensor, tokens: int) -> Values:
-        """Compute the numbers that a prompt of this length should hold."""
+        """Compute the values that the stream of a prompt contains if it stores the state `value`.
+
+        itself     the state, at every token of the place
+        rows       one row of the state at each token
+        applied    the product of the state with the row of x at each token
+        residuals  the label minus this product
+        """
         batch = len(value)
         if self.kind == "itself":
             places = 1 if self.place.tokens is None else len(range(tokens)[self.place.tokens])
