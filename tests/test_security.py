@@ -33,24 +33,24 @@ PROMISES = {
     "until you name that code yourself": (
         "test_resuming_runs.py::test_resuming_an_own_recipe_needs_its_name"
     ),
-    "does not match its SHA-256 is rejected": (
+    "does not match its checksum is rejected": (
         "test_transformer_file.py::test_any_flipped_bit_is_noticed"
     ),
     "rejected cell is computed again": "test_ledger.py::test_a_damaged_cell_is_made_again",
-    "who can compute the sum as well": (
+    "who can compute it as well": (
         "test_resealed_files.py::test_a_resealed_file_is_refused_in_one_line_or_read"
     ),
     "compared with its description": (
         "test_transformer_file.py::test_files_with_a_wrong_description_are_refused"
     ),
     "nor for more than": "test_resealed_files.py::test_a_file_may_not_ask_for_more_than_it_holds",
-    "on instances that it draws itself": (
+    "on random problems that it draws itself": (
         "test_resealed_files.py::test_how_hard_it_is_tested_is_not_taken_from_the_file"
     ),
-    "weights that it lists as not reached": (
+    'weights that it lists as "not reached"': (
         "test_coverage.py::test_a_change_is_noticed_or_its_place_is_listed"
     ),
-    "what its recipe builds": (
+    "model that its recipe builds": (
         "test_resealed_runs.py::test_an_optimiser_state_of_another_shape_is_an_error"
     ),
     "times the size of its weights": (
@@ -66,7 +66,7 @@ PROMISES = {
     "or a figure is an error": "test_links.py::test_a_figure_is_not_written_through_a_link",
     "must not be a hard link": "test_links.py::test_a_hard_link_is_not_written_in_place",
     "Links that you name yourself": "test_links.py::test_links_that_the_user_names_are_followed",
-    "is escaped in pages and figures": (
+    "is escaped in web pages and figures": (
         "test_hostile.py::test_one_page_with_hostile_text_everywhere"
     ),
     "allows only their own scripts": (
@@ -76,17 +76,17 @@ PROMISES = {
         "test_standard_streams.py::test_control_characters_are_escaped"
     ),
     "the command that computes it again": "test_ledger.py::test_a_cell_says_how_it_was_made",
-    "import the module or the file": "test_own_members.py::test_commands_accept_files_and_modules",
-    "imports the entry points": "test_own_members.py::test_a_broken_entry_point_is_skipped",
+    "imports the module or the file": "test_own_members.py::test_commands_accept_files_and_modules",
+    "imports all entry points": "test_own_members.py::test_a_broken_entry_point_is_skipped",
     "passes copies of its tensors": "test_foreign_code.py::test_a_model_may_edit_what_it_gets",
     "estimates the memory": "test_limits.py::test_memory_is_counted_before_it_is_taken",
     "makes no network connection": "test_security.py::test_only_these_modules_reach_outside",
     "a port of 127.0.0.1": "test_lab.py::test_a_port_that_is_taken_is_one_line",
     "name another host": "test_lab.py::test_other_hosts_pages_and_paths_are_refused",
-    "The body of a request has": "test_lab.py::test_bodies_that_are_no_request_are_refused",
+    "The body of a request may have": "test_lab.py::test_bodies_that_are_no_request_are_refused",
     "must arrive within": "test_lab.py::test_a_request_that_does_not_arrive_is_ended",
-    "Values are checked before": "test_lab.py::test_wrong_values_are_refused_by_name",
-    "The policy of the page": (
+    "checks all values before": "test_lab.py::test_wrong_values_are_refused_by_name",
+    "policy of its page": (
         "test_lab.py::test_every_answer_carries_the_policy_and_nothing_is_loaded_from_elsewhere"
     ),
     "connects to the scheduler": "test_ledger.py::test_a_cluster_that_is_not_there",
@@ -105,19 +105,19 @@ PROMISES = {
     "starts the run if there is none": (
         "test_run_folders.py::test_resume_starts_a_run_where_there_is_none"
     ),
-    "Ctrl-C saves a checkpoint first": "test_training.py::test_an_interrupt_saves_a_checkpoint",
-    "appended to its `history.csv`": (
+    "Ctrl-C saves a checkpoint before": "test_training.py::test_an_interrupt_saves_a_checkpoint",
+    "lines to its `history.csv`": (
         "test_resuming_runs.py::test_the_history_matches_the_checkpoint"
     ),
     "Temporary files named": "test_run_folders.py::test_what_killed_writes_left_is_removed",
     "A folder `pymp-": "test_lost_engines.py::test_the_next_run_removes_the_folder_of_a_killed_run",
-    "does not lock anything": (
+    "does not lock the run": (
         "test_run_folders.py::test_a_second_training_of_a_folder_is_refused_until_the_first_is_gone"
     ),
 }
 """A part of each promise, and a test that shows it."""
 LIMITS = {
-    f"more than {file.MAX_LOOPS:,} loops",
+    f"more than {file.MAX_LOOPS:,} repetitions",
     f"up to {jsonfiles.MAX_DEPTH} levels of nesting and {jsonfiles.MAX_BYTES // 2**20} MiB",
     f"at most {server.MAX_BODY // 2**20} MiB",
     f"within {serving.MAX_HEADER_SECONDS:g} seconds each",
