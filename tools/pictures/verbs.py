@@ -68,8 +68,8 @@ def draw_identify(theme: Theme) -> str:
             colour = theme.blue if wins else theme.orange
             words = f"{100 * missed:.1f} %"
             parts.append(text(166, y + 10, name, theme.ink, size=11, bold=wins, anchor="end"))
-            parts.append(box(172, y, 1 + 300 * missed, 11, colour))
-            parts.append(text(179 + 300 * missed, y + 10, words, theme.ink, size=11, bold=wins))
+            parts.append(box(172, y, 1 + 240 * missed, 11, colour))
+            parts.append(text(179 + 240 * missed, y + 10, words, theme.ink, size=11, bold=wins))
     return page(WIDTH, HEIGHT, theme, "Which algorithm two trained layers run", parts)
 
 
