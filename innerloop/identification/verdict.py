@@ -112,8 +112,9 @@ class LayerVerdict:
             return f"gives the answers of {label} to {missed}, with errors of its own{most}"
         if self.share < NEAR_SHARE:
             return "none fits, and none is near"
-        alike = "" if self.similarity is None else f": similarity of errors {self.similarity:.2f}"
-        return f"none fits; nearest {label}{alike}"
+        # Which iteration is nearest depends on the prompts, so only solutions are named.
+        nearest = f"nearest {self.nearest}, which" if step is None else "the nearest iteration"
+        return f"none fits; {nearest} explains {100 * self.share:.0f} % of the answers"
 
     def _describe_fitting_steps(self) -> str:
         if self.fitting_steps is None:

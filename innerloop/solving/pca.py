@@ -20,10 +20,10 @@ from innerloop.solving.base import Answers, Solver
 from innerloop.solving.data import Samples
 from innerloop.solving.quadratic import centre_carefully, check_underflow, find_doubtful
 
-LEAST_SHARE = 1e-10
+LEAST_SHARE = 1e-6
 """Variances below this share of the largest need the singular vectors of the rows themselves.
 
-Their eigenvectors, computed from XᵀX, would lose half of their digits.
+Eigenvectors that are computed from XᵀX or XXᵀ have errors of the rounding error over this share.
 """
 
 

@@ -30,6 +30,9 @@ class Rows:
         share = (self.weights / self.weights.sum()).astype(np.longdouble)
         x, y = self.x.astype(np.longdouble), self.y.astype(np.longdouble)
         if fit_intercept:
+            # Differences to one row are exact. Without them, the rounding of `share` is multiplied
+            # by the offset of a column.
+            x, y = x - x[0], y - y[0]
             x, y = x - share @ x, y - share @ y
         root = np.sqrt(self.weights)
         return np.float64(x) * root[:, None], np.float64(y) * root
